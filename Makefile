@@ -1,0 +1,36 @@
+# Everything here sets itself up: a virtual environment in .venv, once, from nothing but Python 3.11+ and a C library.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+WORKERS ?= 2
+
+.PHONY: demo test lint clean
+
+# runs a warp-specialised Blackwell GEMM on this CPU, checks its numbers and shows its Tensor Memory
+demo: $(VENV)/.run-ready
+	$(BIN)/drywell demo
+
+# everything CI checks: the linters, then the tests
+test: lint
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/.test-ready
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/.run-ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Drywell needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test-ready: pyproject.toml | $(VENV)/.run-ready
+	$(PIP) --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,28 @@
+"""The choices of one run, frozen, and handed down as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run. `schedule` is eager, lazy or seeded (with `seed`); `sms` = None models as many SMs as the grid needs.
+
+    The switches after `max_instructions` are the open hardware questions of DEVIATIONS.md, each with its default.
+    """
+
+    gpu: str = "b200"
+    schedule: Literal["eager", "lazy", "seeded"] = "eager"
+    seed: int = 0
+    sms: int | None = None
+    max_instructions: int = 10**9
+    tmem_lane_window: Literal["error", "local"] = "error"
+    tmem_fresh: Literal["poison", "zero"] = "poison"
+    tmem_base: Literal["lowest", "random"] = "lowest"
+    unpack_high_half: Literal["poison", "zero", "preserve"] = "poison"
+    zero_products_in_window: bool = False
+
+
+DEFAULT = Options()

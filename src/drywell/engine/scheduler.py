@@ -1,0 +1,168 @@
+"""The schedule: which warp runs next and when asynchronous operations take effect.
+
+`eager` performs every operation at once, `lazy` only when nobody could go on without it, the most recently issued first (so that an operation
+which nothing orders comes as late as it legally may), `seeded` picks warps, turns and operations at random, the same for the same seed.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from drywell.base.errors import BudgetError, KernelFault
+from drywell.base.options import Options
+from drywell.engine.interpreter import Interpreter
+from drywell.engine.splits import Split, WarpState
+from drywell.engine.stall import stalled
+from drywell.engine.threaded import Threaded
+from drywell.machine.queue import AsyncOp
+from drywell.program.arrivals import Arrival
+
+TURN = 20_000
+SPIN_LOOK = 4_000
+
+
+class Scheduler:
+    """Drives a grid from its first instruction to its last."""
+
+    def __init__(self, threaded: Threaded, grid: Any, options: Options, sites: tuple[Arrival, ...] = ()) -> None:
+        self.threaded = threaded
+        self.sites = sites
+        self.grid = grid
+        self.options = options
+        self.interpreter = Interpreter(threaded, grid)
+        self.random = random.Random(options.seed)
+        self.states: list[WarpState] = []
+        self.finished: list[WarpState] = []
+        self.timed_out: set[tuple[int, ...]] = set()
+        if options.schedule == "eager":
+            self.interpreter.drain = self._drain
+
+    # ---------------------------------------------------------------- the loop
+    def run(self) -> None:
+        """Run until every CTA has ended and every operation is done.
+
+        Raises KernelFault, DeadlockError (nobody can go on), BudgetError (`max_instructions` executed).
+        """
+        self._admit()
+        while self.states or len(self.grid.pending):
+            version = self.grid.version
+            ran = sum(self._turn(state) for state in self._order())
+            self._reap()
+            if self.grid.version != version:
+                self.timed_out.clear()
+                continue
+            if self._perform_one() or self._admit():
+                continue
+            if ran and not self._all_repeat():
+                continue
+            if not self._time_out():
+                raise stalled(self.threaded, self.sites, self.states, self.finished)
+
+    def _order(self) -> list[WarpState]:
+        if self.options.schedule != "seeded":
+            return list(self.states)
+        chosen = list(self.states)
+        self.random.shuffle(chosen)
+        return chosen
+
+    def _turn(self, state: WarpState) -> int:
+        fuel = min(TURN, self.options.max_instructions - self.interpreter.executed)
+        if fuel <= 0:
+            raise BudgetError(self._budget_report())
+        if self.options.schedule == "seeded":
+            fuel = min(fuel, self.random.choice((1, 3, 17, 200, TURN)))
+            while len(self.grid.pending) and self.random.random() < 0.3:
+                if not self._perform_one():
+                    break
+        return self.interpreter.turn(state, fuel)
+
+    def _admit(self) -> bool:
+        ctas = self.grid.admit()
+        for cta in ctas:
+            for warp in cta.warps:
+                split = Split(self.threaded.entry_pc, warp.live.copy())
+                self.states.append(WarpState(warp, [split], [0] * len(self.threaded.steps)))
+        return bool(ctas)
+
+    def _reap(self) -> None:
+        done = [s for s in self.states if not s.splits]
+        if done:
+            self.states = [s for s in self.states if s.splits]
+            self.finished += done
+            self._admit()
+
+    # ---------------------------------------------------------------- asynchronous operations
+    def _drain(self) -> None:
+        pending = self.grid.pending
+        while len(pending):
+            runnable = pending.runnable()
+            if not runnable:
+                return
+            for op in runnable:
+                while not op.done and (op.ready is None or op.ready()):
+                    pending.advance(op)
+
+    def _perform_one(self) -> bool:
+        pending = self.grid.pending
+        if not len(pending):
+            return False
+        runnable = pending.runnable()
+        if not runnable:
+            return False
+        pending.advance(self._choose(runnable))
+        return True
+
+    def _choose(self, runnable: list[AsyncOp]) -> AsyncOp:
+        if self.options.schedule == "seeded":
+            return self.random.choice(runnable)
+        return runnable[-1] if self.options.schedule == "lazy" else runnable[0]
+
+    # ---------------------------------------------------------------- when nothing changes
+    def _all_repeat(self) -> bool:
+        """Tell whether every warp that can still run only repeats states it was in before, so that nothing will ever change."""
+        for state in self.states:
+            if not any(s.is_runnable for s in state.splits):
+                continue
+            version = self.grid.version
+            self.interpreter.watch, self.interpreter.repeats = set(), False
+            try:
+                self.interpreter.turn(state, SPIN_LOOK)
+                repeats = self.interpreter.repeats
+            finally:
+                self.interpreter.watch, self.interpreter.repeats = None, False
+            if not repeats or self.grid.version != version:
+                return False
+        return True
+
+    def _time_out(self) -> bool:
+        """Let every wait that hardware gives up by itself give up, unless that was tried in this very state already."""
+        waiting = [(state, s) for state in self.states for s in state.splits if s.held is not None and s.held.outcome.reason.may_time_out]
+        key = tuple(hash((id(state), s.pc, state.warp.registers.tobytes())) for state, s in waiting)
+        if not waiting or key in self.timed_out:
+            return False
+        self.timed_out.add(key)
+        for state, split in waiting:
+            if split.held is not None:
+                try:
+                    self.interpreter.time_out(state, split)
+                except KernelFault as fault:
+                    fault.cta = fault.cta or state.warp.cta.index
+                    raise
+        return True
+
+    def _budget_report(self) -> str:
+        lines = [f"the budget of {self.options.max_instructions:,} warp instructions is spent; what each warp was doing:"]
+        for state in self.states[:32]:
+            for split in state.splits:
+                waits = f"waits for {split.held.outcome.reason.describe()}" if split.held is not None else "runs"
+                place = self.threaded.spans[split.pc]
+                lines.append(f"  CTA {state.warp.cta.index} warp {state.warp.index} {waits} at {place} {_loc(place.loc)}".rstrip())
+        if len(self.states) > 32:
+            lines.append(f"  and {len(self.states) - 32} more warps")
+        lines.append("  hint: raise max_instructions if it is only slow")
+        return "\n".join(lines)
+
+
+def _loc(loc: str) -> str:
+    return f"({loc})" if loc else ""

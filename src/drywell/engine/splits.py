@@ -1,0 +1,95 @@
+"""The lanes of one warp as splits: sets of lanes that stand at one place together, separate when they diverge, merge when they meet.
+
+Every lane makes progress: the split with the deepest call and then the lowest place runs first, so that lanes that branched apart meet again;
+a split that keeps jumping backwards gives way to the others. A warp-collective instruction (`.sync.aligned`) waits for all lanes of the warp
+that have not exited.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.engine.threaded import Held
+from drywell.machine.queue import AsyncOp
+
+Mask = NDArray[np.bool_]
+
+JUMPS_BEFORE_YIELD = 32
+
+
+@dataclass(slots=True, eq=False)
+class Split:
+    """Lanes `mask` at place `pc` inside calls that return to `stack`; `held` when they wait, `is_parked` when a collective waits for more lanes."""
+
+    pc: int
+    mask: Mask
+    stack: tuple[int, ...] = ()
+    held: Held | None = None
+    is_parked: bool = False
+    back_jumps: int = 0
+    has_yielded: bool = False
+    checked_at: int = -1
+
+    @property
+    def is_runnable(self) -> bool:
+        """Tell whether it could execute now."""
+        return self.held is None and not self.is_parked
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        """Return the key by which the next split to run is chosen, smallest first."""
+        return (self.has_yielded, -len(self.stack), self.pc)
+
+
+@dataclass(slots=True, eq=False)
+class WarpState:
+    """What the engine keeps for one warp: its splits, registers an asynchronous load will still write, counts per place."""
+
+    warp: Any
+    splits: list[Split]
+    counts: list[int]
+    busy: dict[int, AsyncOp] = field(default_factory=dict)
+
+    def runnable(self) -> list[Split]:
+        """Return the splits that could execute now, in the order they should."""
+        found = [s for s in self.splits if s.is_runnable]
+        if len(found) > 1:
+            if all(s.has_yielded for s in found):
+                for split in found:
+                    split.has_yielded, split.back_jumps = False, 0
+            found.sort(key=lambda s: s.order)
+        return found
+
+    def divide(self, split: Split, lanes: Mask, pc: int) -> Split:
+        """Take `lanes` out of `split` into a new one at `pc`."""
+        other = Split(pc, lanes.copy(), split.stack)
+        split.mask = split.mask & ~lanes
+        self.splits.append(other)
+        return other
+
+    def merge(self) -> None:
+        """Join splits that stand at one place with one call stack and do not wait."""
+        seen: dict[tuple[int, tuple[int, ...]], Split] = {}
+        for split in self.splits:
+            if split.held is not None:
+                continue
+            key = (split.pc, split.stack)
+            first = seen.setdefault(key, split)
+            if first is not split:
+                first.mask = first.mask | split.mask
+                first.is_parked = False
+                split.mask = np.zeros(len(split.mask), np.bool_)
+        self.splits = [s for s in self.splits if s.mask.any()]
+
+    def leave(self, split: Split, lanes: Mask) -> None:
+        """Let lanes of a split exit."""
+        self.warp.exit_lanes(lanes)
+        split.mask = split.mask & ~lanes
+        if not split.mask.any():
+            self.splits.remove(split)
+        for other in self.splits:
+            other.is_parked = False

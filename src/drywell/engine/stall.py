@@ -1,0 +1,136 @@
+"""Explain why nobody can go on: every waiting warp, the barrier it waits on with its ledger, and the lines that should have arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from drywell.base.errors import DeadlockError, DrywellError, KernelFault
+from drywell.engine.splits import Split, WarpState
+from drywell.engine.threaded import Threaded
+from drywell.machine.lanes import lane_list
+from drywell.program.arrivals import Arrival
+
+MAX_SITES = 6
+
+
+def _lanes(split: Split) -> str:
+    lanes = lane_list(split.mask)
+    return "" if len(lanes) == len(split.mask) else f" lanes {_ranges(lanes)}"
+
+
+def _ranges(lanes: Iterable[int]) -> str:
+    out: list[str] = []
+    run: list[int] = []
+    for lane in lanes:
+        if run and lane == run[-1] + 1:
+            run.append(lane)
+            continue
+        if run:
+            out.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]))
+        run = [lane]
+    if run:
+        out.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]))
+    return ",".join(out)
+
+
+def parked_fault(threaded: Threaded, states: list[WarpState]) -> KernelFault | None:
+    """Return the fault of a warp-collective instruction that only part of its warp reached, if that is what holds a warp up."""
+    for state in states:
+        for split in state.splits:
+            if split.is_parked:
+                others = [s for s in state.splits if s is not split]
+                where = "; ".join(f"lanes {_ranges(lane_list(s.mask))} are at line {threaded.spans[s.pc].line}" for s in others)
+                count = len(lane_list(split.mask))
+                fault = KernelFault("ALIGNED-DIVERGENT", f"a warp-collective instruction is reached by {count} lanes only: {where}",
+                                    "let all lanes of the warp reach it together")
+                fault.span, fault.cta, fault.warp = threaded.spans[split.pc], state.warp.cta.index, state.warp.index
+                fault.lanes = lane_list(split.mask)
+                return fault
+    return None
+
+
+def stalled(
+    threaded: Threaded, sites: tuple[Arrival, ...], states: list[WarpState], finished: list[WarpState]
+) -> DrywellError:
+    """Return the error for a run in which nobody can go on: a divergent collective, else a deadlock (or a livelock when somebody still spins)."""
+    fault = parked_fault(threaded, states)
+    if fault is not None:
+        return fault
+    spinning = any(s.is_runnable for state in states for s in state.splits)
+    head = "livelock: the warps that still run only repeat themselves" if spinning else "deadlock: every warp waits and nothing is in flight"
+    lines = [f"error[{'LIVELOCK-SPIN' if spinning else 'DEADLOCK'}]: {head}"]
+    for key, members in _grouped(threaded, states).items():
+        lines += _party(threaded, key, members)
+    lines += _suspects(threaded, sites, states, finished)
+    return DeadlockError("\n".join(lines))
+
+
+def _grouped(threaded: Threaded, states: list[WarpState]) -> dict[tuple[Any, ...], list[tuple[WarpState, Split]]]:
+    groups: dict[tuple[Any, ...], list[tuple[WarpState, Split]]] = {}
+    for state in states:
+        for split in state.splits:
+            text = split.held.outcome.reason.describe() if split.held is not None else "something in memory to change (it spins)"
+            groups.setdefault((state.warp.cta.index, split.pc, text), []).append((state, split))
+    return groups
+
+
+def _party(threaded: Threaded, key: tuple[Any, ...], members: list[tuple[WarpState, Split]]) -> list[str]:
+    cta, pc, text = key
+    span = threaded.spans[pc]
+    who = ", ".join(f"warp {state.warp.index}{_lanes(split)}" for state, split in members)
+    loc = f" ({span.loc})" if span.loc else ""
+    first, *rest = text.split("\n")
+    return [f"  CTA {','.join(map(str, cta))} {who} at {span}{loc} waits for {first}", *("    " + line for line in rest)]
+
+
+def _suspects(threaded: Threaded, sites: tuple[Arrival, ...], states: list[WarpState], finished: list[WarpState]) -> list[str]:
+    """Name, for each mbarrier waited on, the lines that arrive on it, and where the warps that should execute them are."""
+    out: list[str] = []
+    for memory, offset, cta in _awaited(states):
+        ledger = memory.ledgers.get(offset)
+        name = memory.name_of(offset)
+        symbol = name.split("+")[0]
+        known = {e.span.line for _, entries in ledger.ended for e in entries} if ledger is not None else set()
+        arrived = {e.span.line for e in ledger.current if e.kind != "complete"} if ledger is not None else set()
+        candidates = [s for s in sites if (s.span.line in known or symbol in s.symbols)]
+        if not candidates:
+            init = f" (initialised at line {ledger.init.span.line})" if ledger is not None else ""
+            out.append(f"  {name}{init}: no instruction of this kernel arrives on it")
+            continue
+        missing = [s for s in candidates if s.span.line not in arrived] or candidates
+        ours = [s for s in (*states, *finished) if s.warp.cta is cta]
+        out.append(f"  {name}: what should have arrived:")
+        out += [f"    {_site(threaded, site, ours)}" for site in missing[:MAX_SITES]]
+        if len(missing) > MAX_SITES:
+            out.append(f"    and {len(missing) - MAX_SITES} more lines")
+    return out
+
+
+def _site(threaded: Threaded, site: Arrival, states: list[WarpState]) -> str:
+    loc = f" ({site.span.loc})" if site.span.loc else ""
+    where = f"line {site.span.line}{loc}, {site.name}: "
+    executed = [s for s in states if s.counts[site.pc]]
+    if not executed:
+        return where + "no warp of the CTA has executed it"
+    return where + "; ".join(f"warp {s.warp.index} executed it {_times(s.counts[site.pc])} and {_whereabouts(threaded, s)}" for s in executed[:6])
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _whereabouts(threaded: Threaded, state: WarpState) -> str:
+    if not state.splits:
+        return "has exited"
+    return "is at line " + ", ".join(str(threaded.spans[s.pc].line) for s in state.splits)
+
+
+def _awaited(states: list[WarpState]) -> list[tuple[Any, int, Any]]:
+    seen: dict[tuple[int, int], tuple[Any, int, Any]] = {}
+    for state in states:
+        for split in state.splits:
+            if split.held is not None and split.held.outcome.reason.address >= 0:
+                memory, offset = state.warp.shared_target(split.held.outcome.reason.address, cluster=True)
+                seen.setdefault((state.warp.cta.linear, offset), (memory, offset, state.warp.cta))
+    return list(seen.values())

@@ -1,0 +1,356 @@
+"""Threaded code: every bound instruction of an executable becomes one Python callable `step(w)` over a warp.
+
+A step returns None when the warp simply goes on, or an outcome (`Wait`, `Jump`, ...). Registers are NumPy views `w.values[k]`, one value per lane; the
+lanes that execute are `w.mask`; the very object `FULL` stands for all 32, so that the common case writes without a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.base.dtypes import TYPES
+from drywell.base.span import NOWHERE, Span
+from drywell.engine.numpy_ops import NumpyOps
+from drywell.isa.declare import Op
+from drywell.machine.lanes import FULL, LANES
+from drywell.machine.outcome import Call, Deferred, Exit, Jump, Return, Wait
+from drywell.machine.registers import B128, lane_dtype
+from drywell.machine.windows import CALL_PARAMS, RANK_SHIFT
+from drywell.program import operands as ops
+from drywell.program.link import Executable, Linked
+
+Step = Callable[[Any], Any]
+Read = Callable[[Any], Any]
+Write = Callable[[Any, Any], None]
+
+OUTCOMES = (Wait, Deferred, Jump, Call, Return, Exit)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An outcome with what the engine needs to finish it: how to write the result, which registers it busies, whose lanes it is.
+
+    `mask` None means all lanes that were active.
+    """
+
+    outcome: Any
+    write: Write | None
+    registers: tuple[int, ...]
+    mask: NDArray[np.bool_] | None = None
+
+
+@dataclass(slots=True)
+class Threaded:
+    """The callables of an executable with, per place, its span, the registers it touches, and its declaration (None at a function's end)."""
+
+    steps: list[Step]
+    spans: list[Span]
+    touched: list[frozenset[int]]
+    declarations: list[Any]
+    converged: list[bool]
+    is_machine: list[bool]
+    entry_pc: int
+    function_pcs: dict[str, int]
+
+
+def _constant(bits: int, width: int) -> NDArray[Any]:
+    if width == 1:
+        value: NDArray[Any] = np.full(LANES, bool(bits))
+    elif width == 128:
+        value = np.zeros(LANES, B128)
+        value["lo"], value["hi"] = bits & (2**64 - 1), bits >> 64
+    else:
+        value = np.full(LANES, bits & ((1 << width) - 1), lane_dtype(width))
+    value.setflags(write=False)
+    return value
+
+
+@dataclass(slots=True)
+class _Compiler:
+    executable: Executable
+    addresses: dict[str, int]
+    linked: Linked
+
+    # ---------------------------------------------------------------- reading
+    def reader(self, operand: Any, op: Any) -> Read:
+        """Return a callable that gives the operand's value for a warp."""
+        match operand:
+            case None:
+                return lambda w: None
+            case tuple():
+                parts = [self.reader(o, t) for o, t in zip(operand, op, strict=True)]
+                return lambda w: tuple(part(w) for part in parts)
+            case ops.Register():
+                return self._register(operand, op)
+            case ops.Negated():
+                index = operand.register.index + self.linked.register_base
+                return lambda w: ~w.values[index]
+            case ops.Immediate():
+                value = _constant(operand.bits, TYPES[op.type].bits)
+                return lambda w: value
+            case ops.Special():
+                name = operand.name
+                return lambda w: w.special(name)
+            case ops.Symbol():
+                return self._symbol(operand, TYPES[op.type].bits)
+            case ops.Memory():
+                return self._memory(operand)
+            case ops.Group() if operand.is_params:
+                frame = tuple(self.executable.places["frame", e.name] for e in operand.elements)  # type: ignore[union-attr]
+                return lambda w: frame
+            case ops.Group():
+                return self._group(operand, op)
+        return self._place(operand)
+
+    def _place(self, operand: Any) -> Read:
+        base = self.linked.pc_base
+        match operand:
+            case ops.Target():
+                pc = operand.pc + base
+                return lambda w: pc
+            case ops.Targets():
+                pcs = np.array(operand.pcs) + base
+                return lambda w: pcs
+            case ops.FunctionRef():
+                name = operand.name
+                return lambda w: name
+        return lambda w: None
+
+    def _register(self, operand: ops.Register, op: Op) -> Read:
+        index = operand.index + self.linked.register_base
+        width = TYPES[op.type].bits
+        if operand.type.bits == width:
+            return lambda w: w.values[index]
+        dtype = lane_dtype(width)
+        return lambda w: w.values[index].astype(dtype)
+
+    def _symbol(self, operand: ops.Symbol, width: int) -> Read:
+        space, offset = operand.space, operand.offset
+        if space == "shared":
+            place = self.executable.places[space, operand.name] + offset
+            dtype = lane_dtype(width)
+            return lambda w: np.full(LANES, (w.cta.rank << RANK_SHIFT) + place, dtype)
+        if space in ("global", "const"):
+            value = _constant(self.addresses[operand.name] + offset, width)
+        elif space == "frame":
+            value = _constant(CALL_PARAMS + self.executable.places[space, operand.name] + offset, width)
+        else:
+            value = _constant(self.executable.places[space, operand.name] + offset, width)
+        return lambda w: value
+
+    def _memory(self, operand: ops.Memory) -> Read:
+        base, offset = operand.base, operand.offset
+        if base is None:
+            value = _constant(offset, 64)
+            return lambda w: value
+        if isinstance(base, ops.Symbol):
+            width = 32 if base.space in ("shared", "local") else 64
+            return self._symbol(ops.Symbol(base.space, base.name, base.offset + offset), width)
+        index = base.index + self.linked.register_base
+        if offset == 0:
+            return lambda w: w.values[index]
+        step = _constant(offset, base.type.bits)
+        return lambda w: w.values[index] + step
+
+    def _group(self, operand: ops.Group, op: Op) -> Read:
+        width = TYPES[op.type].bits if op.count is not None else TYPES[op.type].bits // len(operand.elements)
+        element = Op(f"b{width}", is_relaxed=op.is_relaxed) if width > 1 else Op("pred")
+        readers = [self.reader(e, element) for e in operand.elements]
+        indices = [e.index + self.linked.register_base for e in operand.elements if isinstance(e, ops.Register) and e.type.bits == width]
+        if len(indices) == len(readers):
+            return lambda w: tuple([w.values[k] for k in indices])
+        return lambda w: tuple([read(w) for read in readers])
+
+    # ---------------------------------------------------------------- writing
+    def writer(self, operand: ops.Operand, op: Op) -> Write | None:
+        """Return a callable that stores a value to a destination under the warp's mask; None for a sink."""
+        if isinstance(operand, ops.Register):
+            return self._register_writer(operand, op)
+        if isinstance(operand, ops.Group):
+            width = TYPES[op.type].bits if op.count is not None else TYPES[op.type].bits // len(operand.elements)
+            signed = TYPES[op.type].kind == "signed" and op.count is not None
+            element = Op(f"{'s' if signed else 'b'}{width}", is_relaxed=op.is_relaxed) if width > 1 else Op("pred")
+            writers = [self.writer(e, element) for e in operand.elements]
+
+            def write_all(w: Any, values: Any) -> None:
+                for write, value in zip(writers, values, strict=True):
+                    if write is not None:
+                        write(w, value)
+
+            return write_all
+        return None
+
+    def _register_writer(self, operand: ops.Register, op: Op) -> Write:
+        index = operand.index + self.linked.register_base
+        wanted = TYPES[op.type]
+        if operand.type.bits == wanted.bits:
+
+            def write(w: Any, value: Any) -> None:
+                if w.mask is FULL:
+                    w.values[index][...] = value
+                else:
+                    np.copyto(w.values[index], value, where=w.mask)
+
+            return write
+        signed = wanted.kind == "signed"
+        narrow = np.dtype(f"i{wanted.bits // 8}") if signed else None
+        wide = np.dtype(f"i{operand.type.bits // 8}") if signed and operand.type.bits < 128 else None
+
+        def write_wider(w: Any, value: Any) -> None:
+            value = np.asarray(value)
+            target = w.values[index]
+            if narrow is not None and wide is not None:
+                value = value.view(narrow).astype(wide).view(target.dtype)
+            elif target.dtype == B128:
+                value = _widen_to_128(value)
+            np.copyto(target, value, where=w.mask, casting="unsafe")
+
+        return write_wider
+
+    def destination_writer(self, instruction: ops.Bound) -> Write | None:
+        """Return a callable that stores a semantics function's result to all destinations."""
+        writers = [self.writer(d, t) for d, t in zip(instruction.destinations, instruction.destination_types, strict=True)]
+        if not any(writers):
+            return None
+        if len(writers) == 1:
+            return writers[0]
+
+        def write(w: Any, values: Any) -> None:
+            for one, value in zip(writers, values, strict=True):
+                if one is not None:
+                    one(w, value)
+
+        return write
+
+    # ---------------------------------------------------------------- steps
+    def step(self, instruction: ops.Bound) -> Step:
+        """Return the callable of one instruction, guard included."""
+        inner = self._lane_step(instruction) if instruction.declaration.is_lane else self._machine_step(instruction)
+        return self._guarded(instruction, inner) if instruction.guard is not None else inner
+
+    def _lane_step(self, instruction: ops.Bound) -> Step:
+        declaration = instruction.declaration
+        chosen = instruction.mods.get("type")
+        o = NumpyOps(instruction.mods, TYPES[chosen] if chosen in TYPES else None)
+        semantics = declaration.semantics
+        readers = [self.reader(s, t) for s, t in zip(instruction.sources, instruction.source_types, strict=True)]
+        write = self.destination_writer(instruction)
+        if declaration.unit == "mem":
+            return _memory_step(o, semantics, readers, write)
+        if write is None:
+            return lambda w: None
+        if len(readers) == 2 and len(instruction.destinations) == 1:
+            first, second = readers
+            return lambda w: write(w, semantics(o, first(w), second(w)))
+        if len(readers) == 1 and len(instruction.destinations) == 1:
+            only = readers[0]
+            return lambda w: write(w, semantics(o, only(w)))
+        return lambda w: write(w, semantics(o, *[read(w) for read in readers]))
+
+    def _machine_step(self, instruction: ops.Bound) -> Step:
+        semantics, mods = instruction.declaration.semantics, instruction.mods
+        readers = [self.reader(s, t) for s, t in zip(instruction.sources, instruction.source_types, strict=True)]
+        write = self.destination_writer(instruction)
+        touched = tuple(sorted(self._registers(instruction.destinations)))
+
+        def step(w: Any) -> Any:
+            result = semantics(w, mods, *[read(w) for read in readers])
+            if result is None:
+                return None
+            if isinstance(result, OUTCOMES):
+                return Held(result, write, touched)
+            if write is not None:
+                write(w, result)
+            return None
+
+        return step
+
+    def _guarded(self, instruction: ops.Bound, inner: Step) -> Step:
+        assert instruction.guard is not None
+        index = instruction.guard.index + self.linked.register_base
+        negated = instruction.is_guard_negated
+
+        def step(w: Any) -> Any:
+            before = w.mask
+            guard = ~w.values[index] if negated else w.values[index]
+            mask = guard & before
+            active = np.count_nonzero(mask)
+            if active == 0:
+                return None
+            if active == np.count_nonzero(before):
+                return inner(w)
+            w.mask = mask
+            outcome = inner(w)
+            w.mask = before
+            return None if outcome is None else Held(outcome.outcome, outcome.write, outcome.registers, mask)
+
+        return step
+
+    # ---------------------------------------------------------------- facts
+    def _registers(self, operand: Any) -> set[int]:
+        match operand:
+            case ops.Register():
+                return {operand.index + self.linked.register_base}
+            case ops.Negated():
+                return self._registers(operand.register)
+            case ops.Memory():
+                return self._registers(operand.base)
+            case ops.Group():
+                return set().union(*(self._registers(e) for e in operand.elements))
+            case tuple():
+                return set().union(*(self._registers(e) for e in operand)) if operand else set()
+        return set()
+
+    def touched(self, instruction: ops.Bound) -> frozenset[int]:
+        """Return the register indices an instruction reads or writes."""
+        guard = self._registers(instruction.guard) if instruction.guard else set()
+        return frozenset(self._registers(instruction.sources) | self._registers(instruction.destinations) | guard)
+
+
+def _widen_to_128(value: np.ndarray) -> np.ndarray:
+    out = np.zeros(LANES, B128)
+    out["lo"] = value
+    return out
+
+
+def _memory_step(o: NumpyOps, semantics: Callable[..., Any], readers: list[Read], write: Write | None) -> Step:
+    def step(w: Any) -> Any:
+        o.m = w
+        result = semantics(o, *[read(w) for read in readers])
+        if write is not None:
+            write(w, result)
+        return None
+
+    return step
+
+
+def compile_executable(executable: Executable, addresses: dict[str, int]) -> Threaded:
+    """Turn an executable into threaded code; `addresses` are those of its global and const variables."""
+    threaded = Threaded([], [], [], [], [], [], 0, {})
+    for linked in executable.functions:
+        compiler = _Compiler(executable, addresses, linked)
+        threaded.function_pcs[linked.function.name] = linked.pc_base
+        for instruction in linked.function.code:
+            assert isinstance(instruction, ops.Bound)
+            threaded.steps.append(compiler.step(instruction))
+            threaded.spans.append(instruction.span)
+            threaded.touched.append(compiler.touched(instruction))
+            threaded.declarations.append(instruction.declaration)
+            threaded.converged.append(instruction.declaration.converged == "warp")
+            threaded.is_machine.append(not instruction.declaration.is_lane)
+        end = Held(Exit() if linked.function.is_entry else Return(), None, ())
+        threaded.steps.append(lambda w, end=end: end)
+        threaded.spans.append(threaded.spans[-1] if linked.function.code else NOWHERE)
+        threaded.touched.append(frozenset())
+        threaded.declarations.append(None)
+        threaded.converged.append(False)
+        threaded.is_machine.append(False)
+    threaded.entry_pc = executable.linked(executable.entry.name).pc_base
+    return threaded
+
+

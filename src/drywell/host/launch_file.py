@@ -1,0 +1,346 @@
+"""Launch files: a TOML text that names a module, its arguments and what should come out; it never executes code."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.base.errors import LaunchError, UnsupportedError
+from drywell.host.arguments import Packed, ScratchPerCta, Typed
+from drywell.host.arrays import DTYPES, HostArray, host_array
+from drywell.host.expect import evaluate
+from drywell.host.launch import Module, Result, launch, load
+from drywell.host.tensor_maps import TensorMapArgument, tensor_map
+from drywell.numerics import from_float64, to_float64
+
+_TOP = ("module", "entry", "grid", "block", "cluster", "dynamic_smem", "gpu", "sms", "buffers", "tensor_maps", "args", "declare", "expect")
+_BUFFER = ("dtype", "shape", "init", "seed", "low", "high", "value")
+_MAP = (
+    "buffer", "dtype", "shape", "strides", "box", "swizzle", "interleave", "element_strides", "oob_fill", "l2_promotion", "fp4_padded", "mode",
+    "lower_corner", "upper_corner", "channels_per_pixel", "pixels_per_column",
+)
+_NUMBERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "bf16", "f32", "f64")
+_ARGUMENT = (*_NUMBERS, "tensor_map", "pointer", "null", "scratch_per_cta", "struct", "size", "offset")
+_EXPECT = ("value", "rtol", "atol", "exact")
+_INITS = ("normal", "uniform", "integers", "zeros", "arange", "poison", "constant")
+POISON_BYTE = 0xDB
+"""What a buffer that the kernel must fill holds before: a value that no kernel of ours computes."""
+_FLOATS = ("f16", "bf16", "f32", "f64", "tf32", "e4m3", "e5m2")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a buffer should hold: an expression, and how near."""
+
+    value: str
+    rtol: float
+    atol: float
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a buffer compares with what was expected: elements that differ, and the first and worst of them."""
+
+    buffer: str
+    num_wrong: int
+    num_elements: int
+    first: tuple[int, ...] = ()
+    first_found: float = 0.0
+    first_expected: float = 0.0
+    worst_error: float = 0.0
+
+    def __str__(self) -> str:
+        if self.num_wrong == 0:
+            return f"{self.buffer}: all {self.num_elements} elements as expected"
+        at = ",".join(map(str, self.first))
+        return (f"{self.buffer}: {self.num_wrong} of {self.num_elements} elements differ; the first is {self.buffer}[{at}] = "
+                f"{self.first_found:g}, expected {self.first_expected:g}; the largest error is {self.worst_error:g}")
+
+
+@dataclass(slots=True)
+class LaunchFile:
+    """A launch file, read and checked: `buffers` are the arrays the kernel will read and write in place."""
+
+    path: Path
+    module: Module
+    entry: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...] | None
+    cluster: tuple[int, ...] | None
+    dynamic_smem: int
+    gpu: str
+    sms: int | None
+    buffers: dict[str, NDArray[Any]]
+    formats: dict[str, str]
+    args: list[Any]
+    expect: dict[str, Expectation]
+    names: dict[int, str] = field(default_factory=dict)
+
+    def run(self, **options: Any) -> tuple[Result, tuple[Comparison, ...]]:
+        """Launch it and compare every `[expect]` buffer; `options` are those of `drywell.launch`."""
+        before = {name: self.as_float64(name) for name in self.buffers} if self.expect else {}
+        wanted = {name: _evaluated(name, e, before) for name, e in self.expect.items()}
+        chosen = {"gpu": self.gpu, "sms": self.sms, **options}
+        result = launch(
+            self.module[self.entry], grid=self.grid, block=self.block, cluster=self.cluster, dynamic_smem=self.dynamic_smem, args=self.args,
+            names=self.names, **chosen,
+        )
+        return result, tuple(self._compare(name, self.expect[name], wanted[name]) for name in self.expect)
+
+    def as_float64(self, name: str) -> NDArray[Any]:
+        """Return a buffer's values in float64 (packed and scale formats as their codes)."""
+        array, fmt = self.buffers[name], self.formats[name]
+        if fmt in _FLOATS:
+            return _decode(array, fmt)
+        return array.astype(np.float64)
+
+    def _compare(self, name: str, expectation: Expectation, value: NDArray[Any]) -> Comparison:
+        found = self.as_float64(name)
+        if value.shape != found.shape:
+            raise LaunchError(f"{self.path.name}: [expect.{name}] gives shape {value.shape}, the buffer has {found.shape}")
+        fmt = self.formats[name]
+        if expectation.is_exact:
+            rounded = _decode(_encode(value, fmt), fmt) if fmt in _FLOATS else value
+            wrong = ~((found == rounded) | (np.isnan(found) & np.isnan(rounded)))
+            value = rounded
+        else:
+            wrong = ~(np.abs(found - value) <= expectation.atol + expectation.rtol * np.abs(value))
+            wrong &= ~((found == value) | (np.isnan(found) & np.isnan(value)))
+        count = int(np.count_nonzero(wrong))
+        if count == 0:
+            return Comparison(name, 0, found.size)
+        first = tuple(int(k) for k in np.argwhere(wrong)[0])
+        with np.errstate(invalid="ignore"):
+            worst = float(np.nanmax(np.where(wrong, np.abs(found - value), 0.0)))
+        return Comparison(name, count, found.size, first, float(found[first]), float(value[first]), worst)
+
+
+def _decode(array: NDArray[Any], fmt: str) -> NDArray[Any]:
+    codes = np.ascontiguousarray(array).view(np.dtype(f"u{array.dtype.itemsize}"))
+    return np.asarray(to_float64(fmt, codes), np.float64).reshape(array.shape)
+
+
+def _encode(values: NDArray[Any], fmt: str) -> NDArray[Any]:
+    dtype = DTYPES[fmt]
+    codes = np.asarray(from_float64(fmt, np.ascontiguousarray(values, np.float64)))
+    return codes.astype(np.dtype(f"u{dtype.itemsize}")).view(dtype).reshape(np.shape(values))
+
+
+def _evaluated(name: str, expectation: Expectation, buffers: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    try:
+        with np.errstate(all="ignore"):
+            return evaluate(expectation.value, buffers)
+    except LaunchError as error:
+        raise LaunchError(f"[expect.{name}]: {error}") from None
+
+
+# ---------------------------------------------------------------- reading
+@dataclass(slots=True)
+class _Reader:
+    path: Path
+
+    def fail(self, where: str, what: str, hint: str = "") -> LaunchError:
+        return LaunchError(f"{self.path}: {where}: {what}" + (f"\n  hint: {hint}" if hint else ""))
+
+    def only(self, table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+        """Refuse keys that do not exist."""
+        for key in table:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, 1)
+                hint = f"did you mean '{close[0]}'?" if close else f"the keys are {', '.join(known)}"
+                raise self.fail(where, f"there is no key '{key}'", hint)
+
+    def integer(self, table: Mapping[str, Any], key: str, where: str, default: int | None = None) -> int:
+        value = table.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.fail(where, f"'{key}' must be a whole number, not {value!r}")
+        return value
+
+    def integers(self, table: Mapping[str, Any], key: str, where: str, default: Any = None) -> tuple[int, ...] | None:
+        value = table.get(key, default)
+        if value is None:
+            return None
+        values = value if isinstance(value, list) else [value]
+        if not values or any(isinstance(v, bool) or not isinstance(v, int) for v in values):
+            raise self.fail(where, f"'{key}' must be a whole number or a list of them, not {value!r}")
+        return tuple(values)
+
+    def table(self, table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        value = table.get(key, {})
+        if not isinstance(value, dict):
+            raise self.fail("the file", f"'{key}' must be a table")
+        for name, entry in value.items():
+            if not isinstance(entry, dict):
+                raise self.fail("the file", f"'{key}.{name}' must be a table")
+        return value
+
+    # ------------------------------------------------------------ buffers
+    def buffer(self, name: str, table: Mapping[str, Any]) -> tuple[NDArray[Any], str]:
+        where = f"[buffers.{name}]"
+        self.only(table, _BUFFER, where)
+        fmt = table.get("dtype")
+        if fmt not in DTYPES:
+            raise self.fail(where, f"dtype {fmt!r} is not a format", f"use one of {', '.join(DTYPES)}")
+        shape = self.integers(table, "shape", where)
+        if shape is None or any(s < 0 for s in shape):
+            raise self.fail(where, "'shape' must be a list of sizes")
+        init = table.get("init", "zeros")
+        if init in _INITS:
+            array = self._filled(str(init), table, str(fmt), shape, where)
+        elif isinstance(init, str) and init.endswith(".npy"):
+            array = self._from_npy(init, str(fmt), shape, where)
+        else:
+            raise self.fail(where, f"init {init!r} is unknown", f"use one of {', '.join(_INITS)} or a .npy file")
+        if array.nbytes > 1 << 33:
+            raise self.fail(where, f"{array.nbytes} bytes are more than 8 GiB")
+        return array, str(fmt)
+
+    def _filled(self, init: str, table: Mapping[str, Any], fmt: str, shape: tuple[int, ...], where: str) -> NDArray[Any]:
+        dtype = DTYPES[fmt]
+        if init == "poison":
+            count = int(np.prod(shape, dtype=np.int64))
+            return np.full(count * dtype.itemsize, POISON_BYTE, np.uint8).view(dtype).reshape(shape)
+        rng = np.random.default_rng(self.integer(table, "seed", where, 1))
+        match init:
+            case "normal":
+                values: NDArray[Any] = rng.standard_normal(shape)
+            case "uniform":
+                values = rng.uniform(float(table.get("low", 0.0)), float(table.get("high", 1.0)), shape)
+            case "integers":
+                low, high = self.integer(table, "low", where, -4), self.integer(table, "high", where, 5)
+                if low >= high:
+                    raise self.fail(where, f"low {low} must be below high {high}")
+                values = rng.integers(low, high, shape)
+            case "arange":
+                values = np.arange(int(np.prod(shape))).reshape(shape)
+            case "constant":
+                values = np.full(shape, float(table.get("value", 0.0)))
+            case _:
+                values = np.zeros(shape)
+        return _encode(values, fmt) if fmt in _FLOATS else values.astype(dtype)
+
+    def _from_npy(self, name: str, fmt: str, shape: tuple[int, ...], where: str) -> NDArray[Any]:
+        path = self.path.parent / name
+        try:
+            array = np.load(path, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise self.fail(where, f"{path}: {error}") from None
+        if array.shape != shape:
+            raise self.fail(where, f"{name} has shape {array.shape}, the buffer says {shape}")
+        if array.dtype == DTYPES[fmt]:
+            return np.ascontiguousarray(array)
+        if array.dtype.kind in "fiu" and fmt in _FLOATS and array.dtype.itemsize != DTYPES[fmt].itemsize:
+            return _encode(array.astype(np.float64), fmt)
+        if array.dtype.itemsize == DTYPES[fmt].itemsize:
+            return np.ascontiguousarray(array).view(DTYPES[fmt])
+        raise self.fail(where, f"{name} holds {array.dtype}, the buffer says {fmt}")
+
+    # ------------------------------------------------------------ maps and arguments
+    def map(self, name: str, table: Mapping[str, Any], buffers: Mapping[str, HostArray]) -> TensorMapArgument:
+        where = f"[tensor_maps.{name}]"
+        self.only(table, _MAP, where)
+        buffer = table.get("buffer", name)
+        if buffer not in buffers:
+            raise self.fail(where, f"there is no buffer '{buffer}'", f"the buffers are {', '.join(buffers) or 'none'}")
+        options = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items() if k != "buffer"}
+        try:
+            return tensor_map(buffers[buffer], **options)
+        except (LaunchError, TypeError) as error:
+            raise self.fail(where, str(error)) from None
+
+    def argument(self, k: int, table: Any, buffers: Mapping[str, HostArray], maps: Mapping[str, TensorMapArgument]) -> Any:
+        where = f"[[args]] number {k}"
+        if not isinstance(table, dict):
+            raise self.fail(where, "each argument is a table such as { u32 = 512 }")
+        self.only(table, _ARGUMENT, where)
+        kinds = [key for key in table if key not in ("size", "offset")]
+        if len(kinds) != 1:
+            raise self.fail(where, f"one of {', '.join(_ARGUMENT)} is needed, found {', '.join(kinds) or 'none'}")
+        kind, value = kinds[0], table[kinds[0]]
+        if kind == "tensor_map":
+            if value not in maps:
+                raise self.fail(where, f"there is no tensor map '{value}'", f"the maps are {', '.join(maps) or 'none'}")
+            return maps[value]
+        if kind == "pointer":
+            return self._pointer(value, buffers, where)
+        if kind == "null":
+            return None
+        if kind == "scratch_per_cta":
+            return ScratchPerCta(self.integer(table, kind, where))
+        if kind == "struct":
+            return self._struct(value, self.integer(table, "size", where), buffers, where)
+        return Typed(kind, value)
+
+    def _pointer(self, name: Any, buffers: Mapping[str, HostArray], where: str) -> HostArray:
+        if name not in buffers:
+            raise self.fail(where, f"there is no buffer '{name}'", f"the buffers are {', '.join(buffers) or 'none'}")
+        return buffers[name]
+
+    def _struct(self, fields: Any, size: int, buffers: Mapping[str, HostArray], where: str) -> Packed:
+        out: list[tuple[int, str, Any]] = []
+        for entry in fields if isinstance(fields, list) else []:
+            kinds = [k for k in entry if k != "at"]
+            if len(kinds) != 1 or "at" not in entry or kinds[0] not in (*_NUMBERS, "pointer"):
+                raise self.fail(where, f"a field is {{ at = OFFSET, TYPE = VALUE }}, not {entry}")
+            value = self._pointer(entry["pointer"], buffers, where) if kinds[0] == "pointer" else entry[kinds[0]]
+            out.append((self.integer(entry, "at", where), kinds[0], value))
+        return Packed(tuple(out), size)
+
+    def expectation(self, name: str, table: Mapping[str, Any], buffers: Mapping[str, Any]) -> Expectation:
+        where = f"[expect.{name}]"
+        self.only(table, _EXPECT, where)
+        if name not in buffers:
+            raise self.fail(where, f"there is no buffer '{name}'", f"the buffers are {', '.join(buffers) or 'none'}")
+        if not isinstance(table.get("value"), str):
+            raise self.fail(where, "'value' must be an expression in quotes")
+        exact = bool(table.get("exact", False))
+        if exact and ("rtol" in table or "atol" in table):
+            raise self.fail(where, "'exact' leaves no room for rtol or atol")
+        return Expectation(table["value"], float(table.get("rtol", 0.0 if exact else 1e-5)), float(table.get("atol", 0.0)), exact)
+
+
+def read_launch_file(path: str | Path) -> LaunchFile:
+    """Read and check a launch file; load its module and make its buffers.
+
+    Raises LaunchError naming the file, the table and the key; PtxError when the module is not legal.
+    """
+    path = Path(path)
+    reader = _Reader(path)
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LaunchError(f"{path}: {error.strerror or error}\n  hint: give the path of a launch file (.toml)") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LaunchError(f"{path}: not a TOML text: {error}") from None
+    reader.only(document, _TOP, "the file")
+    if not isinstance(document.get("module"), str):
+        raise reader.fail("the file", "'module' must name a .ptx file")
+    if "declare" in document:
+        raise UnsupportedError(f"{path}: [[declare]] is judged by the checker, which does not exist yet: take it out")
+    module = load(path.parent / document["module"])
+    entry = document.get("entry") or (module.entries[0] if len(module.entries) == 1 else None)
+    if entry is None:
+        raise reader.fail("the file", f"the module has {len(module.entries)} entries, so 'entry' is needed", f"they are {', '.join(module.entries)}")
+    made = {name: reader.buffer(name, table) for name, table in reader.table(document, "buffers").items()}
+    buffers = {name: array for name, (array, _) in made.items()}
+    formats = {name: fmt for name, (_, fmt) in made.items()}
+    hosts = {name: host_array(array, formats[name]) for name, array in buffers.items()}
+    maps = {name: reader.map(name, table, hosts) for name, table in reader.table(document, "tensor_maps").items()}
+    args = [reader.argument(k, a, hosts, maps) for k, a in enumerate(document.get("args", []))]
+    expect = {name: reader.expectation(name, t, buffers) for name, t in reader.table(document, "expect").items()}
+    grid = reader.integers(document, "grid", "the file", [1])
+    assert grid is not None
+    return LaunchFile(
+        path, module, str(entry), grid, reader.integers(document, "block", "the file"), reader.integers(document, "cluster", "the file"),
+        reader.integer(document, "dynamic_smem", "the file", 0), str(document.get("gpu", "b200")),
+        reader.integer(document, "sms", "the file") if "sms" in document else None, buffers, formats, args, expect,
+        {id(host): name for name, host in hosts.items()},
+    )

@@ -1,0 +1,338 @@
+"""Atomics: atom, red, and their asynchronous relatives st.async and red.async.
+
+A warp's lanes act one after the other, lowest first; each reads, combines and writes in one step. Memory order and
+scope need no work: every access takes effect in program order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.base.dtypes import TYPES
+from drywell.isa.declare import Mods, Op, Problem, instruction
+from drywell.isa.operand import VECTOR, address, loaded, policy, stored
+from drywell.isa.rules import rule, when
+from drywell.machine.windows import space_of
+from drywell.numerics.comparison import maximum, minimum
+from drywell.numerics.softfloat import add
+
+_SHARED = "shared shared::cta shared::cluster"
+_HALVES = "f16 bf16 f16x2 bf16x2"
+_TYPES = f"b32 b64 b128 u32 u64 s32 s64 f32 f64 {_HALVES}"
+_SCOPES = "cta cluster gpu sys"
+
+_OPS = {
+    "add": f"u32 u64 s32 f32 f64 {_HALVES}",
+    "min": f"u32 u64 s32 s64 {_HALVES}",
+    "max": f"u32 u64 s32 s64 {_HALVES}",
+    "and": "b32 b64",
+    "or": "b32 b64",
+    "xor": "b32 b64",
+    "inc": "u32",
+    "dec": "u32",
+    "exch": "b32 b64 b128",
+}
+
+_LEGAL = (
+    *(when("op", op, type=types) for op, types in _OPS.items()),
+    when("type", _HALVES, noftz="noftz"),
+    when("noftz", "noftz", type=_HALVES),
+    when("hint", "*", space="- global"),
+    when("vec", "*", space="- global", op="add min max"),
+    rule("vec: *", "op: min max", "type: u32 u64 s32 s64", reason="integer minimum and maximum have no vector form"),
+    when("vec", "v2 v4", type=f"f32 {_HALVES}"),
+    when("vec", "v8", type="f16 bf16"),
+    rule(
+        "op: min max",
+        f"type: {_HALVES}",
+        "vec: -",
+        reason="minimum and maximum of halves exist only as vectors",
+        hint="write .v2, .v4 or (of f16 and bf16) .v8",
+        at="op",
+    ),
+)
+
+
+def _result(i: Mods) -> Op:
+    op = loaded(i)
+    return Op(op.type, count=op.count, accepts="r_")
+
+
+def _source(i: Mods) -> Op:
+    op = stored(i)
+    return Op(op.type, count=op.count)
+
+
+Bytes = NDArray[np.uint8]
+Combine = Callable[[Bytes, NDArray[np.bool_]], Bytes]
+
+
+def _integer(op: str, dtype: str, old: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """Return what an integer operation leaves in memory."""
+    one = old.dtype.type(1)
+    x, y = old.view(dtype), b.view(dtype)
+    results: dict[str, Callable[[], NDArray[Any]]] = {
+        "add": lambda: old + b,
+        "and": lambda: old & b,
+        "or": lambda: old | b,
+        "xor": lambda: old ^ b,
+        "exch": lambda: b,
+        "min": lambda: np.minimum(x, y).view(old.dtype),
+        "max": lambda: np.maximum(x, y).view(old.dtype),
+        "inc": lambda: np.where(old >= b, old.dtype.type(0), old + one),
+        "dec": lambda: np.where((old == 0) | (old > b), b, old - one),
+    }
+    return results[op]()
+
+
+def _float(op: str, fmt: str, old: NDArray[Any], b: NDArray[Any], flush: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return what a floating-point operation leaves in memory; f32 sums flush subnormals where `flush` is set."""
+    if op == "min":
+        return minimum(fmt, old, b)
+    if op == "max":
+        return maximum(fmt, old, b)
+    if fmt == "f32" and flush.any():
+        return np.where(flush[:, None], add(fmt, old, b, ftz=True), add(fmt, old, b))
+    return add(fmt, old, b)
+
+
+def combined(op: str, type_name: str, old: Bytes, b: Bytes, flush: NDArray[np.bool_] | None = None) -> Bytes:
+    """Return the bytes (uint8[n, size]) that `op` of PTX type `type_name` leaves where `old` was and `b` comes.
+
+    Both may hold several elements a row. `flush` marks rows whose f32 sums flush subnormals (default: all).
+    """
+    kind = TYPES[type_name]
+    fmt = type_name.removesuffix("x2")
+    width = kind.bits // kind.lanes
+    if width == 128:
+        return b
+    x, y = (np.ascontiguousarray(v).view(f"<u{width // 8}") for v in (old, b))
+    if kind.kind == "float":
+        rows = np.ones(len(x), np.bool_) if flush is None else flush
+        out = _float(op, fmt, x, y, rows)
+    else:
+        out = _integer(op, f"<{'i' if kind.kind == 'signed' else 'u'}{width // 8}", x, y)
+    return np.ascontiguousarray(out).view(np.uint8)
+
+
+def as_bytes(values: Any) -> Bytes:
+    """Return a register, or a tuple of registers, as uint8[32, size]: a lane's elements one after the other."""
+    parts = values if isinstance(values, tuple) else (values,)
+    return np.concatenate([np.ascontiguousarray(p).view(np.uint8).reshape(32, -1) for p in parts], axis=1)
+
+
+def _flushes(space: str, addresses: NDArray[Any]) -> NDArray[np.bool_]:
+    """Say per lane whether an f32 sum flushes subnormals.
+
+    SPEC: on global memory it does, on shared memory not. Source: PTX ISA, atom, "Floating-point operation .add".
+    """
+    if space:
+        return np.full(32, space == "global")
+    return np.array([space_of(int(a)) == "global" for a in addresses])
+
+
+def _update(m: Any, i: Mods, a: Any, combine: Combine, size: int) -> Bytes:
+    """Apply `combine` to `size` bytes of each active lane, element groups being checked for alignment as one."""
+    space = str(i["space"] or "")
+    old: Bytes = m.update(space, a, size, combine)
+    return old
+
+
+def _values(i: Mods, old: Bytes, dtype: Any) -> Any:
+    """Turn the old bytes into the destination: one value, or a list for a vector."""
+    count = VECTOR[i["vec"]] if "vec" in i else 1
+    columns = old.reshape(32, count, -1)
+    out = [np.ascontiguousarray(columns[:, k]).view(dtype)[:, 0] for k in range(count)]
+    return out if "vec" in i and i["vec"] else out[0]
+
+
+def _apply(m: Any, i: Mods, a: Any, b: Any) -> Bytes:
+    data = as_bytes(b)
+    flush = _flushes(str(i["space"] or ""), a)
+
+    def combine(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
+        return combined(str(i["op"]), str(i["type"]), old, data, flush)
+
+    return _update(m, i, a, combine, data.shape[1])
+
+
+_SLOTS: dict[str, str] = {
+    "space": f"global {_SHARED}",
+    "noftz": "noftz",
+    "hint": "L2::cache_hint",
+    "vec": "v2 v4 v8",
+    "type": _TYPES,
+}
+
+
+@instruction(
+    "atom{.sem}{.scope}{.space}.op{.noftz}{.hint}{.vec}.type d, [a], b, policy;",
+    sem="relaxed acquire release acq_rel",
+    scope=_SCOPES,
+    op="add min max and or xor inc dec exch",
+    types={"d": _result, "a": address(), "b": _source, "policy": policy},
+    checks=_LEGAL,
+    order_free=True,
+    unit="mem",
+    lane=False,
+    ref="parallel-synchronization-and-communication-instructions-atom",
+    **_SLOTS,
+)
+def atom(m: Any, i: Mods, a: Any, b: Any, policy: Any) -> Any:
+    """Combine memory with an operand in one step and return what was there before.
+
+    A vector's elements are separate atomics. Undefined when the location is also reached by plain stores.
+    """
+    return _values(i, _apply(m, i, a, b), (b[0] if isinstance(b, tuple) else b).dtype)
+
+
+@instruction(
+    "atom{.sem}{.scope}{.space}.cas.type d, [a], b, c;",
+    sem="relaxed acquire release acq_rel",
+    scope=_SCOPES,
+    space=f"global {_SHARED}",
+    type="b16 b32 b64 b128",
+    types={"d": lambda i: Op(str(i["type"]), accepts="r_"), "a": address()},
+    order_free=True,
+    unit="mem",
+    lane=False,
+    ref="parallel-synchronization-and-communication-instructions-atom",
+)
+def atom_cas(m: Any, i: Mods, a: Any, b: Any, c: Any) -> Any:
+    """Write the third operand where memory equals the second; return what was there before."""
+    wanted, new = as_bytes(b), as_bytes(c)
+
+    def combine(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
+        return np.where((old == wanted).all(axis=1)[:, None], new, old)
+
+    return _values(i, _update(m, i, a, combine, wanted.shape[1]), b.dtype)
+
+
+@instruction(
+    "red{.sem}{.scope}{.space}.op{.noftz}{.hint}{.vec}.type [a], b, policy;",
+    sem="relaxed release",
+    scope=_SCOPES,
+    op="add min max and or xor inc dec",
+    types={"a": address(), "b": _source, "policy": policy},
+    checks=[c for c in _LEGAL if "'exch'" not in (c.__doc__ or "")],
+    order_free=True,
+    unit="mem",
+    lane=False,
+    ref="parallel-synchronization-and-communication-instructions-red",
+    **_SLOTS,
+)
+def red(m: Any, i: Mods, a: Any, b: Any, policy: Any) -> None:
+    """Combine memory with an operand in one step.
+
+    A vector's elements are separate atomics. Undefined when the location is also reached by plain stores.
+    """
+    _apply(m, i, a, b)
+
+
+def _remote(i: Mods) -> str | None:
+    return "a store or reduction into another CTA's shared memory is not executed yet: clusters run with one CTA"
+
+
+_VECTOR_WORDS = "b32 b64 u32 u64 s32 s64 f32 f64"
+
+
+def vector_of_128_bits(i: Mods) -> Problem | None:
+    """Require at most 128 bits in one st.async."""
+    bits = TYPES[str(i["type"])].bits * VECTOR[i["vec"]]
+    if bits <= 128:
+        return None
+    return Problem(f"'.{i['vec']}.{i['type']}' is {bits} bits, the limit is 128", "vec", f"{bits} bits", "use .v2")
+
+
+@instruction(
+    "st.async{.weak}{.space}.mbarrier::complete_tx::bytes{.vec}.type [a], b, [mbar];",
+    weak="weak",
+    space="shared::cluster shared::cta",
+    vec="v2 v4",
+    type=_VECTOR_WORDS,
+    types={"b": _source, "a": address(), "mbar": address()},
+    checks=[vector_of_128_bits],
+    order_free=True,
+    unit="async",
+    since=(8, 1),
+    completes_by="mbarrier",
+    unsupported=_remote,
+    ref="data-movement-and-conversion-instructions-st-async",
+)
+@instruction(
+    "red.async.sem.scope{.space}.mbarrier::complete_tx::bytes.op.type [a], b, [mbar];",
+    sem="relaxed",
+    scope="cluster",
+    space="shared::cluster",
+    op="inc dec min max and or xor add",
+    type="u32 s32 u64 b32",
+    types={"b": _source, "a": address(), "mbar": address()},
+    checks=[
+        when("op", "inc dec", type="u32"),
+        when("op", "min max", type="u32 s32"),
+        when("op", "and or xor", type="b32"),
+        when("op", "add", type="u32 s32 u64"),
+    ],
+    order_free=True,
+    unit="async",
+    since=(8, 1),
+    completes_by="mbarrier",
+    unsupported=_remote,
+    ref="parallel-synchronization-and-communication-instructions-red-async",
+)
+def store_async(m: Any, i: Mods, a: Any, b: Any, mbar: Any) -> None:
+    """Store or reduce into another CTA's shared memory and complete bytes on its mbarrier."""
+    m.fault("UNSUPPORTED", str(_remote(i)))
+
+
+def _later(m: Any, what: str, act: Callable[[], None]) -> None:
+    m.start("bulk", what, act)
+
+
+@instruction(
+    "st.async{.mmio}.sem.scope{.space}.type [a], b;",
+    mmio="mmio",
+    sem="release",
+    scope="gpu sys",
+    space="global",
+    type=f"b8 b16 u8 u16 s8 s16 {_VECTOR_WORDS}",
+    types={"b": _source, "a": "addr64"},
+    order_free=True,
+    unit="async",
+    lane=False,
+    since=(8, 7),
+    ref="data-movement-and-conversion-instructions-st-async",
+)
+def st_async_global(m: Any, i: Mods, a: Any, b: Any) -> None:
+    """Store to global memory at some later moment, releasing what the thread did before."""
+    mask, data = m.mask.copy(), as_bytes(b)
+    _later(m, "st.async", lambda: m.store("", a, data, mask=mask))
+
+
+@instruction(
+    "red.async{.mmio}.sem.scope{.space}.op.type [a], b;",
+    mmio="mmio",
+    sem="release",
+    scope="gpu sys",
+    space="global",
+    op="add",
+    type="u32 s32 u64 s64",
+    types={"b": _source, "a": "addr64"},
+    order_free=True,
+    unit="async",
+    lane=False,
+    since=(8, 7),
+    ref="parallel-synchronization-and-communication-instructions-red-async",
+)
+def red_async_global(m: Any, i: Mods, a: Any, b: Any) -> None:
+    """Add to global memory at some later moment, releasing what the thread did before."""
+    mask, data = m.mask.copy(), as_bytes(b)
+
+    def combine(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
+        return combined("add", str(i["type"]), old, data)
+
+    _later(m, "red.async", lambda: m.update("", a, data.shape[1], combine, mask=mask) and None)

@@ -1,0 +1,281 @@
+"""cp.async.bulk and cp.reduce.async.bulk: copies and reductions of contiguous bytes, without a tensor map.
+
+Each lane that executes one issues an operation of its own. Source: PTX ISA, "Asynchronous copy: bulk copy".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from drywell.isa.atomic import combined
+from drywell.isa.async_copy import wait_for
+from drywell.isa.declare import Mods, Op, instruction
+from drywell.isa.operand import policy
+from drywell.isa.rules import when
+from drywell.machine.outcome import Wait
+
+_REF = "data-movement-and-conversion-instructions-cp-async-bulk"
+_BYTES = Op("u32", multiple_of=16)
+_MASK = Op("u16")
+GRAIN_BYTES = 16
+
+
+def only_with(slot: str, op: Op) -> Any:
+    """Return the type rule of an operand that is there exactly when modifier `slot` is."""
+    return lambda i: op if i[slot] else None
+
+
+def aligned(m: Any, what: str, lane: int, **values: int) -> None:
+    """Fault TMA-ALIGN unless every value is a multiple of 16.
+
+    SPEC: sizes and both addresses of a bulk copy are; otherwise PTX leaves it undefined.
+    """
+    for name, value in values.items():
+        if value % GRAIN_BYTES:
+            m.fault(
+                "TMA-ALIGN", f"{what}: the {name} {value:#x} is not a multiple of 16",
+                f"align the {name} to 16 bytes", lanes=(lane,),
+            )
+
+
+def _multicast(i: Mods) -> str | None:
+    return "multicast to several CTAs is not executed yet: clusters run with one CTA" if i["multicast"] else None
+
+
+def _other_cta(i: Mods) -> str | None:
+    return "a copy into another CTA's shared memory is not executed yet: clusters run with one CTA"
+
+
+@instruction(
+    "cp.async.bulk.dst.src.completion{.multicast}{.hint} [a], [b], size, [mbar], mask, policy;",
+    dst="shared::cluster shared::cta",
+    src="global",
+    completion="mbarrier::complete_tx::bytes",
+    multicast="multicast::cluster",
+    hint="L2::cache_hint",
+    types={
+        "a": "addr", "b": "addr64", "size": _BYTES, "mbar": "addr", "mask": only_with("multicast", _MASK),
+        "policy": policy,
+    },
+    checks=[when("multicast", "*", dst="shared::cluster")],
+    order_free=True,
+    unit="async",
+    proxy="async",
+    completes_by="mbarrier",
+    since=(8, 0),
+    unsupported=_multicast,
+    ref=_REF,
+)
+def cp_async_bulk_load(
+    m: Any, i: Mods, a: Any, b: Any, size: Any, mbar: Any, mask: Any, policy: Any
+) -> None:
+    """Copy bytes from global to shared memory and complete as many on the mbarrier.
+
+    Undefined: addresses or size off 16 bytes (here a fault), touching either side before completion is seen.
+    """
+    is_cluster = i["dst"] == "shared::cluster"
+    for lane in m.lanes():
+        _load(m, int(a[lane]), int(b[lane]), int(size[lane]), int(mbar[lane]), is_cluster, lane)
+
+
+def _load(m: Any, target: int, source: int, size: int, mbar: int, is_cluster: bool, lane: int) -> None:
+    what = f"bulk copy of {size} bytes into shared memory"
+    aligned(m, what, lane, destination=target, source=source, size=size)
+
+    def perform() -> None:
+        data = m.global_bytes(source, size, proxy="async")
+        m.shared(target, size, cluster=is_cluster, write=True, proxy="async")[:] = data
+        m.mbarrier(mbar, is_cluster).complete_tx(size)
+
+    m.start("bulk", what, perform)
+
+
+@instruction(
+    "cp.async.bulk.dst.src.completion [a], [b], size, [mbar];",
+    dst="shared::cluster",
+    src="shared::cta",
+    completion="mbarrier::complete_tx::bytes",
+    types={"a": "addr", "b": "addr", "size": _BYTES, "mbar": "addr"},
+    order_free=True,
+    unit="async",
+    proxy="async",
+    completes_by="mbarrier",
+    since=(8, 0),
+    unsupported=_other_cta,
+    ref=_REF,
+)
+def cp_async_bulk_to_cta(m: Any, i: Mods, a: Any, b: Any, size: Any, mbar: Any) -> None:
+    """Copy bytes into another CTA's shared memory and complete as many on an mbarrier there."""
+    m.fault("UNSUPPORTED", str(_other_cta(i)))
+
+
+@instruction(
+    "cp.async.bulk.dst.src.completion{.hint}{.cp_mask} [a], [b], size, policy, mask;",
+    dst="global",
+    src="shared::cta",
+    completion="bulk_group",
+    hint="L2::cache_hint",
+    cp_mask="cp_mask",
+    types={"a": "addr64", "b": "addr", "size": _BYTES, "policy": policy, "mask": only_with("cp_mask", _MASK)},
+    order_free=True,
+    unit="async",
+    proxy="async",
+    completes_by="bulk group",
+    since=(8, 0),
+    ref=_REF,
+)
+def cp_async_bulk_store(m: Any, i: Mods, a: Any, b: Any, size: Any, policy: Any, mask: Any) -> None:
+    """Copy bytes from shared to global memory; with `.cp_mask`, byte k of each 16 only where bit k is set.
+
+    Undefined: addresses or size off 16 bytes (here a fault), writing the source before it has been read.
+    """
+    for lane in m.lanes():
+        chosen = None if mask is None else int(mask[lane])
+        _store(m, int(a[lane]), int(b[lane]), int(size[lane]), chosen, lane)
+
+
+def _store(m: Any, target: int, source: int, size: int, mask: int | None, lane: int) -> None:
+    what = f"bulk copy of {size} bytes into global memory"
+    aligned(m, what, lane, destination=target, source=source, size=size)
+    held: list[Any] = []
+
+    def read() -> None:
+        held.append(m.shared(source, size, proxy="async").copy())
+
+    def write() -> None:
+        view = m.global_bytes(target, size, write=True, proxy="async")
+        if mask is None:
+            view[:] = held[0]
+            return
+        chosen = np.tile(mask >> np.arange(GRAIN_BYTES) & 1, size // GRAIN_BYTES).astype(np.bool_)
+        view[chosen] = held[0][chosen]
+
+    m.bulk_groups.add(m.start("bulk", what, read, write), (lane,))
+
+
+@instruction(
+    "cp.async.bulk.prefetch.level.src{.hint} [a], size, policy;",
+    level="L2",
+    src="global",
+    hint="L2::cache_hint",
+    types={"a": "addr64", "size": _BYTES, "policy": policy},
+    order_free=True,
+    unit="async",
+    proxy="async",
+    since=(8, 0),
+    ref=_REF + "-prefetch",
+)
+def cp_async_bulk_prefetch(m: Any, i: Mods, a: Any, size: Any, policy: Any) -> None:
+    """Bring bytes of global memory into the L2; a hint without effect on values."""
+
+
+_GLOBAL_OPS = (
+    when("op", "add", type="u32 s32 u64 f32 f64 f16 bf16"),
+    when("op", "min max", type="u32 s32 u64 s64 f16 bf16", noftz="-"),
+    when("op", "inc dec", type="u32"),
+    when("op", "and or xor", type="b32 b64"),
+    when("noftz", "noftz", op="add", type="f16 bf16"),
+)
+
+
+def sums_of_halves_keep_subnormals(i: Mods) -> str | None:
+    """Require `.noftz` on a sum of f16 or bf16."""
+    if i["op"] == "add" and i["type"] in ("f16", "bf16") and not i["noftz"]:
+        return f"'.add.{i['type']}' needs '.noftz'"
+    return None
+
+
+@instruction(
+    "cp.reduce.async.bulk.dst.src.completion{.hint}.op{.noftz}.type [a], [b], size, policy;",
+    dst="global",
+    src="shared::cta",
+    completion="bulk_group",
+    hint="L2::cache_hint",
+    op="add min max inc dec and or xor",
+    noftz="noftz",
+    type="b32 b64 u32 u64 s32 s64 f16 bf16 f32 f64",
+    types={"a": "addr64", "b": "addr", "size": _BYTES, "policy": policy},
+    checks=[*_GLOBAL_OPS, sums_of_halves_keep_subnormals],
+    order_free=True,
+    unit="async",
+    proxy="async",
+    completes_by="bulk group",
+    since=(8, 0),
+    ref="data-movement-and-conversion-instructions-cp-reduce-async-bulk",
+)
+def cp_reduce_async_bulk(m: Any, i: Mods, a: Any, b: Any, size: Any, policy: Any) -> None:
+    """Combine bytes of shared memory into global memory, element by element; f32 sums flush subnormals.
+
+    Undefined as for the plain bulk store.
+    """
+    for lane in m.lanes():
+        _reduce(m, i, int(a[lane]), int(b[lane]), int(size[lane]), lane)
+
+
+def _reduce(m: Any, i: Mods, target: int, source: int, size: int, lane: int) -> None:
+    what = f"bulk {i['op']} of {size} bytes of {i['type']} into global memory"
+    aligned(m, what, lane, destination=target, source=source, size=size)
+    held: list[Any] = []
+
+    def read() -> None:
+        held.append(m.shared(source, size, proxy="async").copy())
+
+    def write() -> None:
+        view = m.global_bytes(target, size, write=True, proxy="async")
+        view[:] = combined(str(i["op"]), str(i["type"]), view.reshape(1, -1), held[0].reshape(1, -1))[0]
+
+    m.bulk_groups.add(m.start("bulk", what, read, write), (lane,))
+
+
+@instruction(
+    "cp.reduce.async.bulk.dst.src.completion.op.type [a], [b], size, [mbar];",
+    dst="shared::cluster",
+    src="shared::cta",
+    completion="mbarrier::complete_tx::bytes",
+    op="add min max inc dec and or xor",
+    type="b32 u32 s32 u64",
+    types={"a": "addr", "b": "addr", "size": _BYTES, "mbar": "addr"},
+    checks=[
+        when("op", "add", type="u32 s32 u64"),
+        when("op", "min max", type="u32 s32"),
+        when("op", "inc dec", type="u32"),
+        when("op", "and or xor", type="b32"),
+    ],
+    order_free=True,
+    unit="async",
+    proxy="async",
+    completes_by="mbarrier",
+    since=(8, 0),
+    unsupported=_other_cta,
+    ref="data-movement-and-conversion-instructions-cp-reduce-async-bulk",
+)
+def cp_reduce_async_bulk_to_cta(m: Any, i: Mods, a: Any, b: Any, size: Any, mbar: Any) -> None:
+    """Combine bytes into another CTA's shared memory and complete as many on an mbarrier there."""
+    m.fault("UNSUPPORTED", str(_other_cta(i)))
+
+
+@instruction("cp.async.bulk.commit_group;", order_free=True, unit="async", since=(8, 0), ref=_REF + "-commit-group")
+def cp_async_bulk_commit_group(m: Any, i: Mods) -> None:
+    """Close the thread's group of bulk operations; an empty group counts too."""
+    m.bulk_groups.commit(m.mask)
+
+
+@instruction(
+    "cp.async.bulk.wait_group{.read} n;",
+    read="read",
+    types={"n": Op("u32", accepts="i")},
+    order_free=True,
+    unit="async",
+    since=(8, 0),
+    ref=_REF + "-wait-group",
+)
+def cp_async_bulk_wait_group(m: Any, i: Mods, n: Any) -> Wait | None:
+    """Wait until at most the `n` newest bulk groups of the thread are unfinished.
+
+    With `.read` a group counts as finished once its sources have been read. Other threads' groups are not awaited.
+    """
+    is_read = i["read"] is not None
+    left = m.bulk_groups.outstanding(m.mask, int(n[m.one_lane()]), is_read)
+    return wait_for(left, "cp.async.bulk.wait_group", is_read)

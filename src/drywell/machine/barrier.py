@@ -1,0 +1,272 @@
+"""Barriers of threads: meetings of a warp's lanes, the CTA's sixteen named barriers, the cluster barrier.
+
+None of them waits for asynchronous operations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from drywell.machine.lanes import LANES, Mask, lane_list
+from drywell.machine.outcome import Wait, WaitReason
+from drywell.machine.registers import LaneValues
+
+if TYPE_CHECKING:
+    from drywell.machine.grid import Cluster, Cta
+    from drywell.machine.warp import Warp
+
+NUM_BARRIERS = 16
+Reduction = Literal["popc", "and", "or"]
+
+
+class Meeting:
+    """The lanes of `members` (a 32-bit mask) of one warp coming together, each bringing its values."""
+
+    __slots__ = ("arrived", "is_complete", "key", "member_mask", "members", "values", "warp")
+
+    def __init__(self, warp: Warp, key: Any, members: int) -> None:
+        self.warp = warp
+        self.key = key
+        self.members = members
+        self.member_mask: Mask = (np.uint32(members) >> np.arange(LANES, dtype=np.uint32) & 1).astype(
+            np.bool_
+        )
+        self.arrived: Mask = np.zeros(LANES, np.bool_)
+        self.values: tuple[LaneValues, ...] = ()
+        self.is_complete = False
+
+    def join(self, mask: Mask, values: tuple[LaneValues, ...]) -> Meeting:
+        """Let the lanes of `mask` arrive with their rows of `values`; fault WARP-MASK for a lane that is
+        no member.
+        """
+        outside = mask & ~self.member_mask
+        if outside.any():
+            lanes = lane_list(outside)
+            self.warp.meetings.pop((self.key, self.members), None)
+            self.warp.fault(
+                "WARP-MASK",
+                f"lane {lanes[0]} executes it but is not in its membermask 0x{self.members:08x}",
+                lanes=lanes,
+            )
+        if not self.values:
+            self.values = tuple(v.copy() for v in values)
+        else:
+            for mine, new in zip(self.values, values, strict=True):
+                mine[mask] = new[mask]
+        self.arrived |= mask
+        self.settle()
+        return self
+
+    def settle(self) -> None:
+        """Complete when every member that has not exited has come."""
+        if not (self.member_mask & self.warp.live & ~self.arrived).any():
+            self.is_complete = True
+            self.warp.meetings.pop((self.key, self.members), None)
+            self.warp.changed()
+
+    def reason(self) -> WaitReason:
+        """Return why its lanes are blocked."""
+        return WaitReason("warp_barrier", self._text)
+
+    def _text(self) -> str:
+        missing = lane_list(self.member_mask & self.warp.live & ~self.arrived)
+        return f"lanes {list(missing)} of the warp (membermask 0x{self.members:08x})"
+
+
+class _Round:
+    """One use of a named barrier, from its first arrival to its completion."""
+
+    __slots__ = ("arrived", "count", "is_complete", "is_red", "popc", "popc_all")
+
+    def __init__(self, count: int | None, is_red: bool) -> None:
+        self.count = count
+        self.is_red = is_red
+        self.arrived: dict[int, Mask] = {}
+        self.popc = 0
+        self.popc_all = 0
+        self.is_complete = False
+
+    def result(self, op: Reduction) -> int | bool:
+        """Return what a `red` gives all its threads."""
+        return {"popc": self.popc, "and": self.popc == self.popc_all, "or": self.popc > 0}[op]
+
+
+class NamedBarriers:
+    """The sixteen barriers of a CTA. A warp counts as 32 threads once all its lanes that have not exited
+    are there.
+
+    SPEC: ids 0..15; counts are multiples of 32; without a count all threads of the CTA take part; exited
+    threads are not waited for. Source: PTX ISA, barrier{.cta}. Misuse is the fault NBAR-MISUSE.
+    """
+
+    def __init__(self, cta: Cta) -> None:
+        self.cta = cta
+        self._open: dict[int, _Round] = {}
+        self.completed = [0] * NUM_BARRIERS
+
+    def sync(self, warp: Warp, number: int, count: int | None = None) -> Wait | None:
+        """Arrive with the warp's active lanes and wait; None when that completes the barrier."""
+        turn = self._arrive(warp, number, count or None, False, None)
+        if turn.is_complete:
+            return None
+        return Wait(lambda: turn.is_complete, lambda: None, self._reason(number, turn))
+
+    def arrive(self, warp: Warp, number: int, count: int) -> None:
+        """Arrive with the warp's active lanes and go on."""
+        if not count:
+            warp.fault("NBAR-MISUSE", f"barrier.arrive on barrier {number} needs a thread count above 0")
+        self._arrive(warp, number, count, False, None)
+
+    def red(
+        self, warp: Warp, number: int, count: int | None, op: Reduction, predicate: Mask
+    ) -> Wait | int | bool:
+        """Arrive and wait; the result is the reduction of all threads' predicates (popc an int, else a
+        bool).
+        """
+        turn = self._arrive(warp, number, count or None, True, predicate)
+        if turn.is_complete:
+            return turn.result(op)
+        return Wait(lambda: turn.is_complete, lambda: turn.result(op), self._reason(number, turn))
+
+    def _arrive(
+        self, warp: Warp, number: int, count: int | None, is_red: bool, predicate: Mask | None
+    ) -> _Round:
+        self._check(warp, number, count)
+        turn = self._open.get(number)
+        if turn is None:
+            turn = self._open[number] = _Round(count, is_red)
+        if turn.is_red != is_red:
+            warp.fault(
+                "NBAR-MISUSE", f"barrier {number} is used by red and by sync or arrive at the same time"
+            )
+        if self._threads(turn.count) != self._threads(count):
+            warp.fault(
+                "NBAR-MISUSE",
+                f"barrier {number} is used with {self._threads(count)} threads while others gave"
+                f" {self._threads(turn.count)}",
+            )
+        mask = warp.mask
+        before = turn.arrived.get(warp.index)
+        if before is not None and (before & mask).any():
+            warp.fault(
+                "NBAR-MISUSE", f"warp {warp.index} arrives at barrier {number} again before it completed"
+            )
+        turn.arrived[warp.index] = mask.copy() if before is None else before | mask
+        if predicate is not None:
+            turn.popc += int(np.count_nonzero(predicate & mask))
+            turn.popc_all += int(np.count_nonzero(mask))
+        warp.changed()
+        self._settle(number, turn)
+        return turn
+
+    def _check(self, warp: Warp, number: int, count: int | None) -> None:
+        if not 0 <= number < NUM_BARRIERS:
+            warp.fault(
+                "NBAR-MISUSE", f"there is no barrier {number}: a CTA has barriers 0 to {NUM_BARRIERS - 1}"
+            )
+        if count is not None and (count < 0 or count % LANES):
+            warp.fault(
+                "NBAR-MISUSE", f"barrier {number} with a thread count of {count}: it must be a multiple of 32"
+            )
+
+    def _threads(self, count: int | None) -> int:
+        return len(self.cta.warps) * LANES if count is None else count
+
+    def _is_there(self, index: int, turn: _Round) -> bool:
+        arrived = turn.arrived.get(index)
+        return arrived is not None and not (self.cta.warps[index].live & ~arrived).any()
+
+    def _settle(self, number: int, turn: _Round) -> None:
+        warps = self.cta.warps
+        if turn.count is None:
+            is_complete = all(w.is_done or self._is_there(w.index, turn) for w in warps)
+        else:
+            is_complete = sum(LANES for i in turn.arrived if self._is_there(i, turn)) >= turn.count
+        if is_complete:
+            turn.is_complete = True
+            self.completed[number] += 1
+            del self._open[number]
+            self.cta.grid.version += 1
+
+    def settle(self) -> None:
+        """Look again at every open barrier (lanes have exited)."""
+        for number, turn in tuple(self._open.items()):
+            self._settle(number, turn)
+
+    def _reason(self, number: int, turn: _Round) -> WaitReason:
+        return WaitReason("named_barrier", lambda: self._text(number, turn))
+
+    def _text(self, number: int, turn: _Round) -> str:
+        here = sorted(i for i in turn.arrived if self._is_there(i, turn))
+        need = self._threads(turn.count)
+        away = [w.index for w in self.cta.warps if w.index not in here and not w.is_done]
+        return (
+            f"barrier {number} (use {self.completed[number]}): {len(here) * LANES} of {need}"
+            f" threads are there (warps {here}); warps {away} have not come"
+        )
+
+
+class ClusterBarrier:
+    """The barrier of all threads of a cluster; arrive and wait are separate. Misuse is the fault
+    CBAR-MISUSE.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.generation = 0
+
+    def arrive(self, warp: Warp) -> None:
+        """Arrive with the warp's active lanes."""
+        again = warp.mask & warp.cluster_arrived
+        if again.any():
+            warp.fault(
+                "CBAR-MISUSE",
+                f"lane {lane_list(again)[0]} arrives at the cluster barrier again without a wait between",
+                lanes=lane_list(again),
+            )
+        warp.cluster_arrived |= warp.mask
+        warp.cluster_generation[warp.mask] = self.generation
+        warp.changed()
+        self.settle()
+
+    def wait(self, warp: Warp) -> Wait | None:
+        """Wait with the warp's active lanes for the generation they arrived at."""
+        mask = warp.mask.copy()
+        missing = mask & ~warp.cluster_arrived
+        if missing.any():
+            warp.fault(
+                "CBAR-MISUSE",
+                f"lane {lane_list(missing)[0]} waits at the cluster barrier without having arrived",
+                lanes=lane_list(missing),
+            )
+        generation = int(warp.cluster_generation[mask].max())
+
+        def leave() -> None:
+            warp.cluster_arrived &= ~mask
+
+        if self.generation > generation:
+            leave()
+            return None
+        return Wait(lambda: self.generation > generation, leave, WaitReason("cluster_barrier", self._text))
+
+    def settle(self) -> None:
+        """Complete the generation when every lane of the cluster that has not exited has arrived."""
+        warps = [w for cta in self.cluster.ctas for w in cta.warps]
+        if warps and not any(self._missing(w).any() for w in warps) and any(not w.is_done for w in warps):
+            self.generation += 1
+            self.cluster.grid.version += 1
+
+    def _missing(self, warp: Warp) -> Mask:
+        has_arrived: Mask = warp.cluster_arrived & (warp.cluster_generation == self.generation)
+        return warp.live & ~has_arrived
+
+    def _text(self) -> str:
+        away = [
+            f"rank {cta.rank} warp {w.index}"
+            for cta in self.cluster.ctas
+            for w in cta.warps
+            if self._missing(w).any()
+        ]
+        return f"the cluster barrier (generation {self.generation}), where {', '.join(away)} have not arrived"

@@ -1,0 +1,303 @@
+"""One launch and where it lives: the grid, its clusters and CTAs, and the SMs they are resident on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from drywell.arch import Gpu
+from drywell.base.errors import KernelFault, LaunchError
+from drywell.base.events import Event, Observer
+from drywell.base.options import DEFAULT, Options
+from drywell.machine.barrier import ClusterBarrier, NamedBarriers
+from drywell.machine.gmem import GlobalMemory
+from drywell.machine.lanes import LANES
+from drywell.machine.local import ParamMemory
+from drywell.machine.outcome import Wait, WaitReason
+from drywell.machine.queue import Pending
+from drywell.machine.registers import RegisterLayout
+from drywell.machine.smem import RESERVED_BYTES, SharedMemory, SmemSymbol
+from drywell.machine.tmem import TensorMemory, TmemHolding
+from drywell.machine.warp import Warp
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What a kernel needs of the machine.
+
+    `static_smem_bytes` is what the `.shared` variables take from offset 0x400 on, dynamic memory follows
+    it; `symbols` name them (window offsets). `local_bytes` is each lane's local memory at entry.
+    `max_registers` is `.maxnreg` or what `.reqntid`/`.maxntid` imply, None when the count at entry is not
+    known.
+    """
+
+    name: str
+    registers: RegisterLayout
+    static_smem_bytes: int = 0
+    dynamic_smem_bytes: int = 0
+    symbols: tuple[SmemSymbol, ...] = ()
+    local_bytes: int = 0
+    max_registers: int | None = None
+
+    @property
+    def smem_bytes(self) -> int:
+        """Return the bytes of shared memory of one CTA, without the system's."""
+        return self.static_smem_bytes + self.dynamic_smem_bytes
+
+
+class Grid:
+    """One launch. `version` counts changes of shared state, `clock` executed instructions (the engine's).
+
+    CTAs come to life cluster by cluster: `admit()` makes resident what fits now, `sms` hold them.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        gmem: GlobalMemory,
+        gpu: Gpu,
+        grid_dim: Dim3,
+        block_dim: Dim3,
+        cluster_dim: Dim3 = (1, 1, 1),
+        params: bytes = b"",
+        options: Options = DEFAULT,
+        observers: Sequence[Observer] = (),
+        is_explicit_cluster: bool = False,
+        number: int = 1,
+    ) -> None:
+        self.kernel: Kernel = kernel
+        self.gmem = gmem
+        self.gpu: Gpu = gpu
+        self.options = options
+        self.grid_dim: Dim3 = grid_dim
+        self.block_dim: Dim3 = block_dim
+        self.cluster_dim: Dim3 = cluster_dim
+        self.is_explicit_cluster: bool = is_explicit_cluster
+        self.number: int = number
+        self.num_threads = block_dim[0] * block_dim[1] * block_dim[2]
+        self.num_warps = -(-self.num_threads // LANES)
+        self.num_ctas = grid_dim[0] * grid_dim[1] * grid_dim[2]
+        self.params = ParamMemory(params)
+        self.pending = Pending()
+        self.printed: list[str] = []
+        self.observers: list[Observer] = list(observers)
+        self.version = 0
+        self.clock: int = 0
+        self._check_dims()
+        num_sms = options.sms or min(gpu.sm_count, self.num_ctas)
+        self.sms: tuple[Sm, ...] = tuple(Sm(self, i) for i in range(num_sms))
+        self.clusters: list[Cluster] = []
+        self._waiting: Iterator[Dim3] = self._cluster_origins()
+        self._next: Dim3 | None = next(self._waiting, None)
+        self.num_exited = 0
+
+    def _check_dims(self) -> None:
+        """Refuse dimensions that cannot be; LaunchError."""
+        for name, dims in (("grid", self.grid_dim), ("block", self.block_dim), ("cluster", self.cluster_dim)):
+            if min(dims) < 1:
+                raise LaunchError(f"{name} {dims}: every dimension must be at least 1")
+        for axis, (g, c) in enumerate(zip(self.grid_dim, self.cluster_dim, strict=True)):
+            if g % c:
+                raise LaunchError(
+                    f"cluster {self.cluster_dim} does not divide grid {self.grid_dim} along {'xyz'[axis]}"
+                )
+
+    def _cluster_origins(self) -> Iterator[Dim3]:
+        """Yield the first CTA of each cluster, x fastest."""
+        (gx, gy, gz), (cx, cy, cz) = self.grid_dim, self.cluster_dim
+        for z, y, x in product(range(0, gz, cz), range(0, gy, cy), range(0, gx, cx)):
+            yield x, y, z
+
+    @property
+    def has_waiting(self) -> bool:
+        """Say whether some CTAs have not started yet."""
+        return self._next is not None
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether every CTA has exited (operations may still be pending)."""
+        return self.num_exited == self.num_ctas
+
+    def admit(self, limit: int | None = None) -> tuple[Cta, ...]:
+        """Make waiting clusters resident, in order, while they fit (and at most `limit` CTAs); return the
+        new CTAs.
+
+        LaunchError when a cluster does not fit even on idle SMs.
+        """
+        new: list[Cta] = []
+        while self._next is not None and (limit is None or len(new) < limit):
+            homes = self._homes()
+            if homes is None:
+                if all(not sm.ctas for sm in self.sms):
+                    raise LaunchError(self._why_not())
+                break
+            new += self._start(self._next, homes).ctas
+            self._next = next(self._waiting, None)
+        if new:
+            self.version += 1
+        return tuple(new)
+
+    def _homes(self) -> tuple[Sm, ...] | None:
+        """Choose an SM for each CTA of a cluster: the emptiest first, lowest number; None when they do
+        not fit.
+        """
+        cx, cy, cz = self.cluster_dim
+        planned: dict[Sm, int] = {}
+        homes: list[Sm] = []
+        for _ in range(cx * cy * cz):
+            best = None
+            for sm in self.sms:
+                load = len(sm.ctas) + planned.get(sm, 0)
+                if (best is None or load < best[0]) and sm.has_room(planned.get(sm, 0) + 1):
+                    best = (load, sm)
+            if best is None:
+                return None
+            planned[best[1]] = planned.get(best[1], 0) + 1
+            homes.append(best[1])
+        return tuple(homes)
+
+    def _start(self, origin: Dim3, homes: tuple[Sm, ...]) -> Cluster:
+        """Create the cluster at `origin` on the SMs `homes`."""
+        cluster = Cluster(self, origin, homes)
+        self.clusters.append(cluster)
+        return cluster
+
+    def _why_not(self) -> str:
+        """Say which resource one CTA (or cluster) wants more of than there is."""
+        sm = self.sms[0]
+        for name, need, have in sm.needs():
+            if need > have:
+                return f"one CTA needs {need} {name}, an SM has {have}"
+        size = self.cluster_dim[0] * self.cluster_dim[1] * self.cluster_dim[2]
+        return f"a cluster of {size} CTAs does not fit on {len(self.sms)} SMs at once"
+
+    def emit(self, event: Event) -> None:
+        """Tell every observer."""
+        for observer in self.observers:
+            observer.on(event)
+
+
+class Sm:
+    """One SM: its Tensor Memory and the CTAs resident on it."""
+
+    def __init__(self, grid: Grid, index: int) -> None:
+        self.grid = grid
+        self.index: int = index
+        self.ctas: list[Cta] = []
+        self._tmem: TensorMemory | None = None
+
+    @property
+    def tmem(self) -> TensorMemory:
+        """Return the SM's Tensor Memory (made when first asked for)."""
+        if self._tmem is None:
+            self._tmem = TensorMemory(self.index, self.grid.options)
+        return self._tmem
+
+    def needs(self) -> tuple[tuple[str, int, int], ...]:
+        """Return, per resource, its name, what one CTA takes and what an SM has."""
+        gpu, kernel, warps = self.grid.gpu, self.grid.kernel, self.grid.num_warps
+        grain = gpu.smem_granule_bytes
+        smem = -(-(kernel.smem_bytes + RESERVED_BYTES) // grain) * grain
+        per_warp = (kernel.max_registers or 0) * LANES
+        per_warp = -(-per_warp // gpu.register_granule_per_warp) * gpu.register_granule_per_warp
+        return (
+            ("CTA slots", 1, gpu.max_ctas_per_sm),
+            ("warps", warps, gpu.max_warps_per_sm),
+            ("bytes of shared memory", smem, gpu.smem_bytes_per_sm),
+            ("registers", per_warp * warps, gpu.registers_per_sm),
+        )
+
+    def has_room(self, count: int = 1) -> bool:
+        """Say whether `count` more CTAs fit."""
+        total = len(self.ctas) + count
+        return all(need * total <= have for _, need, have in self.needs())
+
+
+class Cluster:
+    """The CTAs of one cluster by rank (x fastest), and their barrier."""
+
+    def __init__(self, grid: Grid, origin: Dim3, homes: tuple[Sm, ...]) -> None:
+        self.grid = grid
+        self.origin = origin
+        self.ctas: list[Cta] = []
+        self.barrier = ClusterBarrier(self)
+        cx, cy, cz = grid.cluster_dim
+        for rank, (dz, dy, dx) in enumerate(product(range(cz), range(cy), range(cx))):
+            index = (origin[0] + dx, origin[1] + dy, origin[2] + dz)
+            self.ctas.append(Cta(self, index, rank, homes[rank]))
+
+
+class Cta:
+    """One CTA: `index` (x, y, z), `linear` its number in the grid, `rank` in its cluster."""
+
+    def __init__(self, cluster: Cluster, index: Dim3, rank: int, sm: Sm) -> None:
+        grid = cluster.grid
+        kernel = grid.kernel
+        self.grid = grid
+        self.cluster = cluster
+        self.index: Dim3 = index
+        self.linear = index[0] + grid.grid_dim[0] * (index[1] + grid.grid_dim[1] * index[2])
+        self.rank: int = rank
+        self.sm = sm
+        self.smem: SharedMemory = SharedMemory(self, kernel.smem_bytes, kernel.symbols)
+        self.barriers = NamedBarriers(self)
+        self.tmem = TmemHolding()
+        self.has_exited = False
+        self.free_registers = 0
+        self.warps: tuple[Warp, ...] = tuple(
+            Warp(self, i, kernel.registers, kernel.local_bytes) for i in range(grid.num_warps)
+        )
+        sm.ctas.append(self)
+
+    def set_max_registers(self, warp: Warp, count: int, is_increase: bool) -> Wait | None:
+        """Move `warp` to `count` registers per thread (setmaxnreg.inc / .dec); inc waits for the CTA's
+        pool.
+
+        SPEC: 24..256, a multiple of 8. ASSUMED: it takes effect warp by warp. Without a known count at
+        entry there is no pool and nothing blocks. Misuse is the fault SETMAXNREG.
+        """
+        word = "inc" if is_increase else "dec"
+        if not 24 <= count <= 256 or count % 8:
+            warp.fault(
+                "SETMAXNREG", f"setmaxnreg.{word} to {count}: the count must be a multiple of 8 in 24..256"
+            )
+        have = warp.num_registers
+        if have is None:
+            return None
+        if (count < have) if is_increase else (count > have):
+            warp.fault(
+                "SETMAXNREG", f"setmaxnreg.{word} to {count}, but warp {warp.index} has {have} registers"
+            )
+        wanted = (count - have) * LANES
+
+        def take() -> None:
+            self.free_registers -= wanted
+            warp.num_registers = count
+            self.grid.version += 1
+
+        if wanted <= self.free_registers or not is_increase:
+            take()
+            return None
+        text = f"{wanted} registers of the CTA's pool, to go from {have} to {count} per thread"
+        reason = WaitReason("registers", lambda: f"{text}; {self.free_registers} are free")
+        return Wait(lambda: wanted <= self.free_registers, take, reason)
+
+    def warp_ended(self) -> None:
+        """Take note that a warp's last lane has exited; the CTA ends with its last warp. Fault ALLOC-LEAK."""
+        if self.has_exited or not all(warp.is_done for warp in self.warps):
+            return
+        self.has_exited = True
+        self.sm.ctas.remove(self)
+        self.grid.num_exited += 1
+        self.grid.version += 1
+        leak = self.sm.tmem.cta_exits(self) if self.tmem.is_used else ""
+        if leak:
+            fault = KernelFault(
+                "ALLOC-LEAK", leak, hint="tcgen05.dealloc every allocation before the CTA ends"
+            )
+            fault.cta = self.index
+            raise fault

@@ -1,0 +1,62 @@
+"""Groups of asynchronous copies, kept per lane: `cp.async` groups and bulk groups (two separate sets)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from drywell.machine.lanes import LANES, Mask, lane_list
+from drywell.machine.queue import AsyncOp
+
+
+class LaneGroups:
+    """For each lane the operations not yet committed and the committed groups, oldest first.
+
+    SPEC: groups complete in commit order; a wait sees only the groups of its own thread.
+    Source: PTX ISA, cp.async.commit_group, cp.async.bulk.commit_group.
+    """
+
+    __slots__ = ("_groups", "_open")
+
+    def __init__(self) -> None:
+        self._open: list[list[AsyncOp]] = [[] for _ in range(LANES)]
+        self._groups: list[list[list[AsyncOp]]] = [[] for _ in range(LANES)]
+
+    def add(self, op: AsyncOp, lanes: Iterable[int]) -> None:
+        """Put `op` into the open group of each of `lanes`."""
+        for lane in lanes:
+            self._open[lane].append(op)
+
+    def commit(self, mask: Mask) -> None:
+        """Close the open group of each lane in `mask`; an empty group counts too."""
+        for lane in lane_list(mask):
+            self._groups[lane].append(self._open[lane])
+            self._open[lane] = []
+
+    def uncommitted(self, lane: int) -> tuple[AsyncOp, ...]:
+        """Return the operations of `lane` in no group yet."""
+        return tuple(self._open[lane])
+
+    def outstanding(self, mask: Mask, allowed: int, is_read: bool = False) -> tuple[AsyncOp, ...]:
+        """Return what a wait for all but the `allowed` newest groups still waits for, over the lanes of
+        `mask`.
+
+        With `is_read` an operation counts as finished once its sources have been read.
+        """
+        waiting: dict[AsyncOp, None] = {}
+        for lane in lane_list(mask):
+            groups = self._groups[lane]
+            for group in groups[: len(groups) - allowed if allowed else len(groups)]:
+                waiting.update((op, None) for op in group if not (op.is_read if is_read else op.done))
+            self._forget(lane)
+        return tuple(waiting)
+
+    def prior(self, lane: int) -> tuple[AsyncOp, ...]:
+        """Return every unfinished operation of `lane`, committed or not (`cp.async.mbarrier.arrive`)."""
+        ops = [op for group in self._groups[lane] for op in group] + self._open[lane]
+        return tuple(op for op in ops if not op.done)
+
+    def _forget(self, lane: int) -> None:
+        """Drop leading groups that are wholly done."""
+        groups = self._groups[lane]
+        while groups and all(op.done for op in groups[0]):
+            del groups[0]

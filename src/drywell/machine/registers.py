@@ -1,0 +1,85 @@
+"""The registers of a warp: one flat buffer, its layout, and a typed view per register.
+
+A register of width w takes 32 lanes of w bits, lane 0 first; a predicate takes 32 bytes of 0 or 1.
+Registers of one width lie together, widest first, so that every view is aligned to its own type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+LANES = 32
+WIDTHS = (128, 64, 32, 16, 8, 1)
+
+B128 = np.dtype([("lo", "<u8"), ("hi", "<u8")])
+_DTYPES: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.bool_),
+    8: np.dtype("<u1"),
+    16: np.dtype("<u2"),
+    32: np.dtype("<u4"),
+    64: np.dtype("<u8"),
+    128: B128,
+}
+
+LaneValues: TypeAlias = NDArray[Any]
+"""One value per lane: an array of 32 of bool, uint8/16/32/64 or B128."""
+
+
+def lane_dtype(width: int) -> np.dtype[Any]:
+    """Return the array type of a register `width` bits wide (1 = predicate); KeyError for a width PTX has
+    not.
+
+    >>> lane_dtype(16)
+    dtype('uint16')
+    """
+    return _DTYPES[width]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterLayout:
+    """Where each register lies: `widths[i]` is register i's width in bits (1, 8, 16, 32, 64 or 128).
+
+    >>> layout = RegisterLayout((32, 1, 64))
+    >>> layout.offsets, layout.nbytes
+    ((256, 384, 0), 416)
+    """
+
+    widths: tuple[int, ...]
+    offsets: tuple[int, ...] = field(init=False)
+    nbytes: int = field(init=False)
+    _order: tuple[tuple[int, int, tuple[int, ...]], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        offsets = [0] * len(self.widths)
+        order, position = [], 0
+        for width in WIDTHS:
+            members = tuple(i for i, w in enumerate(self.widths) if w == width)
+            if members:
+                order.append((width, position, members))
+            for i in members:
+                offsets[i] = position
+                position += LANES * _DTYPES[width].itemsize
+        if sum(len(members) for _, _, members in order) != len(self.widths):
+            odd = sorted(set(self.widths) - set(WIDTHS))
+            raise ValueError(f"registers of {odd} bits: a register has 1, 8, 16, 32, 64 or 128 bits")
+        object.__setattr__(self, "offsets", tuple(offsets))
+        object.__setattr__(self, "nbytes", position)
+        object.__setattr__(self, "_order", tuple(order))
+
+    def allocate(self) -> NDArray[np.uint8]:
+        """Return a zeroed buffer for one warp."""
+        return np.zeros(self.nbytes, np.uint8)
+
+    def views(self, buffer: NDArray[np.uint8]) -> list[LaneValues]:
+        """Return the typed view of each register of `buffer`, by register number."""
+        out: list[LaneValues] = [buffer[:0]] * len(self.widths)
+        for width, start, members in self._order:
+            dtype = _DTYPES[width]
+            end = start + len(members) * LANES * dtype.itemsize
+            for i, row in zip(members, buffer[start:end].view(dtype).reshape(-1, LANES), strict=True):
+                out[i] = row
+        return out

@@ -1,0 +1,341 @@
+"""A warp: its registers and lanes, and everything an instruction's meaning may ask of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.base.errors import KernelFault
+from drywell.base.events import Access, Agent, Issued, Proxy, Space
+from drywell.base.span import NOWHERE, Span
+from drywell.machine import access, smem, special
+from drywell.machine.barrier import Meeting
+from drywell.machine.groups import LaneGroups
+from drywell.machine.lanes import FULL, LANES, Bytes, Mask, lane_list
+from drywell.machine.local import LaneMemory
+from drywell.machine.mbarrier import Mbarrier
+from drywell.machine.queue import AsyncOp, locate
+from drywell.machine.registers import LaneValues, RegisterLayout
+from drywell.machine.windows import CALL_PARAMS, RANK_SHIFT
+
+if TYPE_CHECKING:
+    from drywell.machine.grid import Cluster, Cta, Grid, Sm
+
+
+class Warp:
+    """One warp of `cta`. The engine sets `mask` and `span` before each instruction; semantics only read
+    them.
+
+    `registers` is the flat buffer, `values[i]` the typed view of register i. `live` are the lanes that
+    exist and have not exited. `num_registers` is the count setmaxnreg moves (None: not known).
+    """
+
+    __slots__ = (
+        "_agent",
+        "bulk_groups",
+        "call_params",
+        "cluster",
+        "cluster_arrived",
+        "cluster_generation",
+        "cp_async_groups",
+        "cta",
+        "grid",
+        "index",
+        "live",
+        "local",
+        "mask",
+        "meetings",
+        "num_registers",
+        "registers",
+        "sm",
+        "span",
+        "specials",
+        "values",
+    )
+
+    def __init__(self, cta: Cta, index: int, layout: RegisterLayout, local_bytes: int = 0) -> None:
+        self.cta: Cta = cta
+        self.grid: Grid = cta.grid
+        self.cluster: Cluster = cta.cluster
+        self.sm: Sm = cta.sm
+        self.index: int = index
+        self._agent = Agent(cta.linear, index)
+        self.registers = layout.allocate()
+        self.values: list[LaneValues] = layout.views(self.registers)
+        self.live: Mask = np.arange(index * LANES, index * LANES + LANES) < cta.grid.num_threads
+        self.mask: Mask = self.live.copy()
+        self.span: Span = NOWHERE
+        self.local = LaneMemory("local", local_bytes)
+        self.call_params = LaneMemory("param", 0, CALL_PARAMS)
+        self.bulk_groups = LaneGroups()
+        self.cp_async_groups = LaneGroups()
+        self.meetings: dict[Any, Meeting] = {}
+        self.cluster_arrived: Mask = np.zeros(LANES, np.bool_)
+        self.cluster_generation = np.zeros(LANES, np.int64)
+        self.num_registers: int | None = cta.grid.kernel.max_registers
+        self.specials: dict[str, Any] = {}
+
+    # who and where
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether every lane has exited."""
+        return not self.live.any()
+
+    def lanes(self) -> tuple[int, ...]:
+        """Return the active lanes, lowest first."""
+        return lane_list(self.mask)
+
+    def one_lane(self) -> int:
+        """Return the lowest active lane."""
+        return int(self.mask.argmax())
+
+    def thread(self, lane: int) -> int:
+        """Return the linear thread id, in the CTA, of `lane`."""
+        return self.index * LANES + lane
+
+    def place(self) -> Span:
+        """Return the place of what is happening: of the operation being performed, else of the
+        instruction.
+        """
+        op = self.grid.pending.performing
+        return self.span if op is None else op.span
+
+    def agent(self) -> Agent:
+        """Return who is acting: an operation in flight when its stage runs, else this warp."""
+        op = self.grid.pending.performing
+        return self._agent if op is None else op.agent
+
+    def special(self, name: str) -> Any:
+        """Return a special register: uint32[32], uint64[32] or bool[32]; a tuple of four for a vector one."""
+        return special.read(self, name)
+
+    # memory
+
+    def load(
+        self,
+        space: str,
+        addresses: NDArray[Any],
+        size: int,
+        align: int | None = None,
+        mask: Mask | None = None,
+        proxy: Proxy = "generic",
+    ) -> Bytes:
+        """Read `size` bytes (1..32) at each active lane's address: uint8[32, size], zero for inactive
+        lanes.
+
+        `align` is what the address must be a multiple of (default `size`); `mask` replaces the active
+        lanes. Raises KernelFault: GMEM-OOB, SHARED-WINDOW, LOCAL-OOB, PARAM-OOB, MISALIGNED,
+        PEER-EXIT-EARLY.
+        """
+        lanes = self.mask if mask is None else mask
+        align = size if align is None else align
+        out: Bytes | None = None
+        for part in access.resolve(self, space, addresses, lanes, size, align, False):
+            data = part.buffer.gather(part.offsets, part.mask, size, align)
+            out = data if out is None else out | data
+            if self.grid.observers:
+                self.record(part.space, addresses, size, False, proxy, part.mask)
+        return np.zeros((LANES, size), np.uint8) if out is None else out
+
+    def store(
+        self,
+        space: str,
+        addresses: NDArray[Any],
+        data: Bytes,
+        align: int | None = None,
+        mask: Mask | None = None,
+        proxy: Proxy = "generic",
+    ) -> None:
+        """Write each active lane's row of `data` (uint8[32, size]) at its address; checks as `load`."""
+        lanes = self.mask if mask is None else mask
+        size = data.shape[1]
+        align = size if align is None else align
+        for part in access.resolve(self, space, addresses, lanes, size, align, True):
+            part.buffer.scatter(part.offsets, part.mask, data, align)
+            if part.space in ("global", "shared"):
+                self.grid.version += 1
+            if self.grid.observers:
+                self.record(part.space, addresses, size, True, proxy, part.mask)
+
+    def update(
+        self,
+        space: str,
+        addresses: NDArray[Any],
+        size: int,
+        combine: Callable[[Bytes, Mask], Bytes],
+        mask: Mask | None = None,
+    ) -> Bytes:
+        """Read, combine and write in one step per lane, lowest lane first (atomics); return the old
+        bytes.
+
+        `combine(old, lanes)` gets uint8[32, size] and the lanes it is for (lanes with distinct addresses
+        are taken together) and returns the new bytes. The state counts as changed only when a byte really
+        changed.
+        """
+        todo = (self.mask if mask is None else mask).copy()
+        result = np.zeros((LANES, size), np.uint8)
+        while todo.any():
+            _, first = np.unique(np.where(todo, addresses, addresses.dtype.type(0)), return_index=True)
+            now = np.zeros(LANES, np.bool_)
+            now[first] = True
+            now &= todo
+            if not now.any():  # the one address that idle lanes are given is also an active lane's
+                now[todo.argmax()] = True
+            old = self.load(space, addresses, size, mask=now)
+            new = combine(old, now)
+            result[now] = old[now]
+            version = self.grid.version
+            self.store(space, addresses, new, mask=now)
+            if np.array_equal(old[now], new[now]):
+                self.grid.version = version
+            todo &= ~now
+        return result
+
+    def shared(
+        self, address: int, size: int, cluster: bool = False, write: bool = False, proxy: Proxy = "generic"
+    ) -> Bytes:
+        """Return `size` bytes at a shared-window address as a uint8 view; `cluster` allows another CTA's."""
+        memory, offset = self.shared_target(address, cluster)
+        view = memory.view(offset, size, write)
+        self._note("shared", address, size, write, proxy)
+        return view
+
+    def shared_target(self, address: int, cluster: bool = False) -> tuple[smem.SharedMemory, int]:
+        """Return the shared memory and window offset that a shared-window address means to this warp."""
+        return smem.owner(self.cta, address, cluster, "access")
+
+    def global_bytes(self, address: int, size: int, write: bool = False, proxy: Proxy = "generic") -> Bytes:
+        """Return `size` bytes of global memory at `address` as a uint8 view."""
+        view = self.grid.gmem.view(address, size, write)
+        self._note("global", address, size, write, proxy)
+        return view
+
+    def bytes_at(
+        self, space: str, address: int, size: int, write: bool = False, proxy: Proxy = "generic"
+    ) -> Bytes:
+        """Return `size` bytes at one address of any space but local as a uint8 view; else WRONG-SPACE."""
+        space, inner = access.single(self, space, address)
+        if space.startswith("shared"):
+            return self.shared(inner, size, space == "shared::cluster", write, proxy)
+        if space in ("global", "const"):
+            return self.global_bytes(inner, size, write, proxy)
+        if write or not space.startswith("param") or inner >= CALL_PARAMS:
+            self.fault(
+                "WRONG-SPACE",
+                f"an access of {size} bytes at 0x{address:x} in {space} memory cannot be made here",
+                hint="it must lie in global, shared or kernel parameter memory",
+            )
+        return self.grid.params.view(inner, size)
+
+    def mbarrier(self, address: int, cluster: bool = False) -> Mbarrier:
+        """Return a handle on the mbarrier at a shared-window address, bound to the present place.
+
+        Faults: MISALIGNED (8 bytes), MBAR-REMOTE-FORM (another CTA's without `cluster`), SHARED-WINDOW.
+        """
+        if not cluster and address >> RANK_SHIFT != self.cta.rank:
+            self.fault(
+                "MBAR-REMOTE-FORM",
+                f"mbarrier address 0x{address:08x} belongs to CTA rank {address >> RANK_SHIFT}, and this"
+                f" form reaches only the CTA's own (rank {self.cta.rank})",
+                hint="use the .shared::cluster form, or clear the rank bits",
+            )
+        memory, offset = smem.owner(self.cta, address, cluster, "mbarrier operation")
+        return Mbarrier(memory, offset, self)
+
+    def mbarrier_at(self, rank: int, offset: int) -> Mbarrier:
+        """Return a handle on the mbarrier at `offset` in the CTA of `rank` (multicast signals)."""
+        return self.mbarrier(rank << RANK_SHIFT | offset, cluster=True)
+
+    # events, operations, faults
+
+    def record(
+        self, space: Space, addresses: NDArray[Any], size: int, is_write: bool, proxy: Proxy, mask: Mask
+    ) -> None:
+        """Tell the observers of one access by the lanes of `mask`."""
+        where = tuple(addresses[mask].tolist())
+        who = lane_list(mask)
+        self.grid.emit(Access(self.agent(), space, where, size, is_write, proxy, who, self.place()))
+
+    def _note(self, space: Space, address: int, size: int, is_write: bool, proxy: Proxy) -> None:
+        """Record one bulk access and, for a write, that the state changes."""
+        if is_write:
+            self.grid.version += 1
+        if self.grid.observers:
+            agent, place = self.agent(), self.place()
+            self.grid.emit(Access(agent, space, (address,), size, is_write, proxy, (), place))
+
+    def issue(self, op: AsyncOp) -> AsyncOp:
+        """Queue an asynchronous operation and return it; its lanes default to the active ones."""
+        if not op.lanes:
+            op.lanes = self.lanes()
+        self.grid.pending.add(op)
+        self.grid.version += 1
+        if self.grid.observers:
+            self.grid.emit(Issued(op.agent, op.unit, op.what, op.span))
+        return op
+
+    def start(
+        self,
+        unit: str,
+        what: str,
+        *stages: Callable[[], Any],
+        queue: Any = None,
+        ready: Callable[[], bool] | None = None,
+    ) -> AsyncOp:
+        """Build and issue an operation of this warp at the present place."""
+        return self.issue(AsyncOp(unit, what, self, self.span, stages, queue, self.lanes(), ready))
+
+    def fault(self, rule: str, detail: str, hint: str = "", lanes: tuple[int, ...] = ()) -> NoReturn:
+        """Raise the KernelFault `rule` at the present place, for `lanes` (default: the active ones)."""
+        fault = KernelFault(rule, detail, hint)
+        op = self.grid.pending.performing
+        if op is None:
+            locate(fault, self, self.span, lanes or self.lanes())
+        else:
+            locate(fault, op.warp, op.span, lanes or op.lanes)
+        raise fault
+
+    def changed(self) -> None:
+        """Count a change of shared state."""
+        self.grid.version += 1
+
+    # lanes that meet, lanes that end
+
+    def meet(self, members: int, key: Any = None, *values: LaneValues) -> Meeting:
+        """Bring the active lanes to the meeting of the lanes in bit mask `members`, with their values.
+
+        The lanes of one `key` meet (an instruction's place for shuffles and votes, None for
+        `bar.warp.sync`). The meeting `is_complete` when every live member has come; `meeting.values` then
+        hold all members' values. Fault WARP-MASK when an active lane is no member.
+        """
+        meeting = self.meetings.get((key, members))
+        if meeting is None:
+            meeting = self.meetings[key, members] = Meeting(self, key, members)
+        return meeting.join(self.mask, values)
+
+    def require_all(self, what: str) -> None:
+        """Fault ALIGNED-DIVERGENT unless all 32 lanes are active."""
+        missing = FULL & ~self.mask
+        if missing.any():
+            lanes = lane_list(missing)
+            self.fault(
+                "ALIGNED-DIVERGENT",
+                f"{what} is executed by {LANES - len(lanes)} of the 32 lanes of the warp",
+                hint="every lane of the warp must execute it together: move it out of the divergent branch",
+                lanes=lanes,
+            )
+
+    def exit_lanes(self, mask: Mask) -> None:
+        """End the lanes of `mask`: barriers no longer wait for them, and the CTA ends with its last lane."""
+        self.live &= ~mask
+        self.grid.version += 1
+        for meeting in tuple(self.meetings.values()):
+            meeting.settle()
+        self.cta.barriers.settle()
+        self.cluster.barrier.settle()
+        if self.is_done:
+            self.cta.warp_ended()

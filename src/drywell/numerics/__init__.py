@@ -1,0 +1,103 @@
+"""Number formats, conversions, IEEE arithmetic on bit patterns, and the tensor core's accumulation window.
+
+Pure functions over NumPy arrays of codes; no state. May import `base` and `arch` only.
+"""
+
+from drywell.numerics.approx import (
+    cos,
+    div_approx,
+    div_full,
+    ex2,
+    lg2,
+    rcp_approx,
+    rsqrt,
+    sin,
+    sqrt_approx,
+    tanh,
+)
+from drywell.numerics.comparison import (
+    COMPARISONS,
+    absolute,
+    compare,
+    copy_sign,
+    has_property,
+    maximum,
+    minimum,
+    negate,
+)
+from drywell.numerics.convert import (
+    clamp_unit,
+    clear_negative,
+    convert,
+    flush_subnormals,
+    from_float32,
+    from_float64,
+    from_integer,
+    round_to_integral,
+    to_integer,
+)
+from drywell.numerics.dot import MULTIPLICAND_FORMATS, WINDOW_BITS, mma_f16, mma_f32
+from drywell.numerics.formats import (
+    CONSTANTS,
+    FORMATS,
+    Decoded,
+    Format,
+    as_codes,
+    decode,
+    is_nan,
+    to_float64,
+)
+from drywell.numerics.rounding import ROUNDINGS, Rounding
+from drywell.numerics.softfloat import ARITHMETIC_FORMATS, add, div, fma, mul, rcp, sqrt, sub
+
+__all__ = [
+    "ARITHMETIC_FORMATS",
+    "COMPARISONS",
+    "CONSTANTS",
+    "FORMATS",
+    "MULTIPLICAND_FORMATS",
+    "ROUNDINGS",
+    "WINDOW_BITS",
+    "Decoded",
+    "Format",
+    "Rounding",
+    "absolute",
+    "add",
+    "as_codes",
+    "clamp_unit",
+    "clear_negative",
+    "compare",
+    "convert",
+    "copy_sign",
+    "cos",
+    "decode",
+    "div",
+    "div_approx",
+    "div_full",
+    "ex2",
+    "flush_subnormals",
+    "fma",
+    "from_float32",
+    "from_float64",
+    "from_integer",
+    "has_property",
+    "is_nan",
+    "lg2",
+    "maximum",
+    "minimum",
+    "mma_f16",
+    "mma_f32",
+    "mul",
+    "negate",
+    "rcp",
+    "rcp_approx",
+    "round_to_integral",
+    "rsqrt",
+    "sin",
+    "sqrt",
+    "sqrt_approx",
+    "sub",
+    "tanh",
+    "to_float64",
+    "to_integer",
+]

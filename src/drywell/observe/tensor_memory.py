@@ -1,0 +1,107 @@
+"""Who owned which Tensor Memory columns, and what wrote each cell, followed through a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.base.events import Access, Agent, Event, Issued, TmemAllocated
+from drywell.base.span import Span
+
+NUM_LANES, NUM_COLS = 128, 512
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Columns [column, column + num_cols) that a CTA held, allocated at `span`; `freed` is where they were given back, None if never."""
+
+    cta: int
+    column: int
+    num_cols: int
+    span: Span
+    freed: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """What wrote cells: the place, the unit it ran on, and what it was."""
+
+    span: Span
+    unit: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class TmemSnapshot:
+    """The Tensor Memory a CTA saw: its allocations in order, and per cell the index into `writers` of what wrote it last (-1: never written)."""
+
+    allocations: tuple[Allocation, ...]
+    writers: tuple[Writer, ...]
+    last_writer: NDArray[np.int32]
+
+    def regions(self) -> tuple[tuple[Writer, int, int, int], ...]:
+        """Return (writer, first column, columns, lanes) for each run of neighbouring columns with one writer, columns ascending."""
+        out: list[tuple[Writer, int, int, int]] = []
+        col = 0
+        while col < NUM_COLS:
+            ids = self.last_writer[:, col]
+            end = col + 1
+            while end < NUM_COLS and np.array_equal(self.last_writer[:, end], ids):
+                end += 1
+            for k in np.unique(ids[ids >= 0]):
+                out.append((self.writers[int(k)], col, end - col, int(np.count_nonzero(ids == k))))
+            col = end
+        return tuple(out)
+
+
+@dataclass(slots=True)
+class TmemMap:
+    """Follows TMEM through a run; `snapshot(cta)` shows it for one CTA."""
+
+    allocations: list[Allocation] = field(default_factory=list)
+    writers: dict[tuple[Span, str, str], int] = field(default_factory=dict)
+    cells: dict[int, NDArray[np.int32]] = field(default_factory=dict)
+    issued: dict[Agent, tuple[str, str]] = field(default_factory=dict)
+
+    def on(self, event: Event) -> None:
+        """Take note of one event."""
+        match event:
+            case Issued():
+                self.issued[event.agent] = (event.unit, event.what)
+            case TmemAllocated():
+                self._allocated(event)
+            case Access() if event.space == "tmem" and event.is_write:
+                self._written(event)
+
+    def _allocated(self, event: TmemAllocated) -> None:
+        cta = event.agent.cta
+        if not event.is_free:
+            self.allocations.append(Allocation(cta, event.column, event.num_cols, event.span))
+            return
+        for k in range(len(self.allocations) - 1, -1, -1):
+            held = self.allocations[k]
+            if held.cta == cta and held.column == event.column and held.freed is None:
+                self.allocations[k] = Allocation(cta, held.column, held.num_cols, held.span, event.span)
+                return
+
+    def _written(self, event: Access) -> None:
+        unit, what = self.issued.get(event.agent, ("", ""))
+        index = self.writers.setdefault((event.span, unit, what), len(self.writers))
+        cells = self.cells.get(event.agent.cta)
+        if cells is None:
+            cells = self.cells[event.agent.cta] = np.full((NUM_LANES, NUM_COLS), -1, np.int32)
+        addresses = np.array(event.addresses, np.int64)
+        lanes, columns = addresses >> 16, addresses & 0xFFFF
+        for k in range(event.size):
+            cells[lanes, columns + k] = index
+
+    def snapshot(self, cta: int = 0) -> TmemSnapshot:
+        """Return what CTA number `cta` of the grid saw."""
+        cells = self.cells.get(cta)
+        empty = np.full((NUM_LANES, NUM_COLS), -1, np.int32)
+        return TmemSnapshot(
+            tuple(a for a in self.allocations if a.cta == cta), tuple(Writer(*key) for key in self.writers),
+            empty if cells is None else cells.copy(),
+        )

@@ -1,0 +1,153 @@
+"""Link one entry with the functions it calls: registers, code places, shared, local and parameter memory get their final numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drywell.base.errors import LaunchError, UnsupportedError
+from drywell.program import operands as ops
+from drywell.program.module import Function, Parameter, Program
+from drywell.program.scope import Storage
+
+SHARED_BASE = 0x400
+"""First usable byte of a CTA's shared window. MEASURED: the system keeps the first 1 KiB (H200)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """One function inside an executable: what to add to its register indices and places."""
+
+    function: Function
+    register_base: int
+    pc_base: int
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """An entry ready to run. `places` maps (space, name) to an offset in its space; global and const variables get theirs at launch."""
+
+    program: Program
+    entry: Function
+    functions: tuple[Linked, ...]
+    register_widths: tuple[int, ...]
+    register_names: tuple[str, ...]
+    places: dict[tuple[str, str], int]
+    shared_symbols: tuple[tuple[str, int, int], ...]
+    static_shared_end: int
+    dynamic_shared_base: int
+    local_bytes: int
+    frame_bytes: int
+    globals: tuple[Storage, ...]
+    params: tuple[Parameter, ...]
+    param_bytes: int
+
+    def linked(self, name: str) -> Linked:
+        """Return the function called `name`."""
+        return next(f for f in self.functions if f.function.name == name)
+
+
+def _align(offset: int, align: int) -> int:
+    return -(-offset // align) * align
+
+
+def _used_symbols(functions: tuple[Function, ...]) -> set[tuple[str, str]]:
+    used: set[tuple[str, str]] = set()
+
+    def visit(operand: object) -> None:
+        if isinstance(operand, ops.Symbol):
+            used.add((operand.space, operand.name))
+        elif isinstance(operand, ops.Memory):
+            visit(operand.base)
+        elif isinstance(operand, ops.Group):
+            for element in operand.elements:
+                visit(element)
+        elif isinstance(operand, tuple):
+            for element in operand:
+                visit(element)
+
+    for function in functions:
+        for instruction in function.code:
+            if isinstance(instruction, ops.Bound):
+                visit(instruction.sources)
+                visit(instruction.destinations)
+    return used
+
+
+def _shared(storages: list[Storage], places: dict[tuple[str, str], int]) -> tuple[tuple[tuple[str, int, int], ...], int, int]:
+    offset = SHARED_BASE
+    symbols: list[tuple[str, int, int]] = []
+    for storage in (s for s in storages if not s.is_open):
+        offset = _align(offset, storage.align)
+        places["shared", storage.name] = offset
+        symbols.append((storage.name, offset, storage.size))
+        offset += storage.size
+    static_end = offset
+    dynamic = [s for s in storages if s.is_open]
+    base = _align(offset, max((s.align for s in dynamic), default=1))
+    for storage in dynamic:
+        places["shared", storage.name] = base
+        symbols.append((storage.name, base, 0))
+    return tuple(symbols), static_end, base
+
+
+def _place(storages: list[Storage], places: dict[tuple[str, str], int]) -> int:
+    offset = 0
+    for storage in storages:
+        offset = _align(offset, storage.align)
+        places[storage.space, storage.name] = offset
+        offset += storage.size
+    return offset
+
+
+def _refuse_what_cannot_run(functions: tuple[Function, ...]) -> None:
+    for function in functions:
+        for instruction in function.code:
+            if isinstance(instruction, ops.Unknown):
+                raise UnsupportedError(f"'{instruction.spelling}' is not an instruction Drywell knows", instruction.span)
+            if instruction.declaration.unsupported is not None:
+                reason = instruction.declaration.unsupported(instruction.mods)
+                if reason is not None:
+                    raise UnsupportedError(reason, instruction.span)
+
+
+def _refuse_recursion(program: Program, entry: str) -> None:
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            raise UnsupportedError(f"recursive calls are not supported: {' -> '.join((*path, name))}", program.functions[name].span)
+        if name in program.functions:
+            for callee in program.functions[name].callees():
+                visit(callee, (*path, name))
+
+    visit(entry, ())
+
+
+def link(program: Program, entry: str) -> Executable:
+    """Link an entry; LaunchError when there is none of that name, UnsupportedError when it can reach what cannot be executed."""
+    function = program.functions.get(entry)
+    if function is None or not function.is_entry:
+        raise LaunchError(f"the module has no entry '{entry}'; it has {', '.join(program.entries) or 'none'}")
+    _refuse_recursion(program, entry)
+    functions = program.reachable(entry)
+    _refuse_what_cannot_run(functions)
+    widths: list[int] = []
+    names: list[str] = []
+    linked: list[Linked] = []
+    pc = 0
+    for one in functions:
+        linked.append(Linked(one, len(widths), pc))
+        widths += one.register_widths
+        names += one.register_names
+        pc += len(one.code) + 1
+    used = _used_symbols(functions)
+    variables = [*program.variables, *(v for f in functions for v in f.variables)]
+    places: dict[tuple[str, str], int] = {}
+    shared = [v for v in variables if v.space == "shared" and ("shared", v.name) in used]
+    symbols, static_end, dynamic_base = _shared(shared, places)
+    local = _place([v for v in variables if v.space == "local"], places)
+    frame = _place([s for f in functions for s in f.frame], places)
+    for parameter in function.params:
+        places["param", parameter.storage.name] = parameter.offset
+    return Executable(
+        program, function, tuple(linked), tuple(widths), tuple(names), places, symbols, static_end, dynamic_base, local, frame,
+        tuple(v for v in variables if v.space in ("global", "const") and not v.is_open), function.params, function.param_size,
+    )

@@ -1,0 +1,119 @@
+"""Resolved operands and instructions: what the engine executes. All immutable; no text but names for messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drywell.base.dtypes import PtxType
+from drywell.base.span import Span
+from drywell.isa.declare import Declaration, Mods, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A virtual register: `index` numbers it within its function."""
+
+    index: int
+    type: PtxType
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A constant as the low bits of the operand's width."""
+
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register such as `%tid.x`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The address of a variable plus an offset; `space` is where the variable lives (`frame` for the parameters of a function call)."""
+
+    space: str
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """An address operand `[base + offset]`; a base of None is an absolute address."""
+
+    base: Register | Symbol | None
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """`!p`."""
+
+    register: Register
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A brace list or, with `is_params`, the parenthesised list of a call."""
+
+    elements: tuple[Operand, ...]
+    is_params: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """The sink `_`, or a destination that is not written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place in the function's code: the index of an instruction."""
+
+    pc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The table of a `brx`."""
+
+    pcs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRef:
+    """A function to be called, by name."""
+
+    name: str
+
+
+Operand = Register | Immediate | Special | Symbol | Memory | Negated | Group | Discard | Target | Targets | FunctionRef
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One instruction bound to its declaration. `sources` line up with the semantics' parameters (None = left out)."""
+
+    declaration: Declaration
+    mods: Mods
+    destinations: tuple[Operand, ...]
+    destination_types: tuple[Op, ...]
+    sources: tuple[Operand | tuple[Operand, ...] | None, ...]
+    source_types: tuple[Op | tuple[Op, ...] | None, ...]
+    guard: Register | None
+    is_guard_negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An instruction no declaration exists for: it may stand in a module, an entry that can reach it cannot be launched."""
+
+    spelling: str
+    span: Span
+
+
+Code = Bound | Unknown

@@ -1,0 +1,121 @@
+"""Ask `ptxas` about many instructions at once.
+
+Errors about meaning are listed by line and the rest of the file is read on, so a batch costs one run; what stops the assembler at once
+(a syntax error, or a refusal in the back end) costs a run more each.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oracle.ptxas.scaffold import FIRST_LINE, HEADER, LINES_PER_KERNEL, TARGET, kernel
+
+BATCH = 500
+_SECONDS = 300
+_MESSAGE = re.compile(r"^ptxas \S+, line (\d+); (?:error|fatal)\s*: (.*)$")
+_STOPPER = "bogus.instruction;"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the assembler said: A accepted, R rejected, C it crashed; and the class of its first message."""
+
+    letter: str
+    message: str = ""
+
+
+def is_there() -> bool:
+    """Say whether there is a `ptxas` on the path."""
+    return shutil.which("ptxas") is not None
+
+
+def release() -> str:
+    """Return the release of the `ptxas` on the path, such as '13.0'."""
+    text = subprocess.run(["ptxas", "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"release (\d+\.\d+)", text)
+    return found.group(1) if found else "?"
+
+
+def classify(message: str) -> str:
+    """Strip a message of what is particular to the row: quoted words and numbers."""
+    return re.sub(r"\d+", "N", re.sub(r"'[^']*'", "'*'", message))[:70]
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """One run: messages by index of row, whether it succeeded, whether it crashed."""
+
+    messages: dict[int, str]
+    is_success: bool
+    is_crash: bool
+
+
+def _run(texts: Sequence[str], folder: Path) -> _Outcome:
+    source = folder / "rows.ptx"
+    source.write_text(HEADER + "".join(kernel(n, text) for n, text in enumerate(texts)))
+    command = ["ptxas", f"-arch={TARGET}", "-O1", "-c", str(source), "-o", str(folder / "rows.cubin")]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return _Outcome({}, False, True)
+    messages: dict[int, str] = {}
+    for line in (done.stdout + done.stderr).splitlines():
+        match = _MESSAGE.match(line)
+        if match:
+            index = (int(match.group(1)) - FIRST_LINE) // LINES_PER_KERNEL
+            messages.setdefault(index, match.group(2))
+    return _Outcome(messages, done.returncode == 0, done.returncode < 0 or done.returncode >= 128)
+
+
+def _front_end(texts: Sequence[str], folder: Path) -> dict[int, str]:
+    """Return the messages of the front end alone: a last row that is wrong for sure keeps the back end from running."""
+    rejected: dict[int, str] = {}
+    alive = list(range(len(texts)))
+    while alive:
+        outcome = _run([*(texts[n] for n in alive), _STOPPER], folder)
+        new = {alive[k]: text for k, text in outcome.messages.items() if k < len(alive)}
+        rejected |= new
+        has_read_all = len(alive) in outcome.messages
+        if has_read_all or outcome.is_crash or not new:
+            return rejected
+        alive = [n for n in alive if n not in new]
+    return rejected
+
+
+def _back_end(texts: Sequence[str], indices: list[int], folder: Path, verdicts: dict[int, Verdict]) -> None:
+    """Settle rows that the front end let pass, halving a batch when the assembler does not say which row it dislikes."""
+    while indices:
+        outcome = _run([texts[n] for n in indices], folder)
+        if outcome.is_success:
+            verdicts.update((n, Verdict("A")) for n in indices)
+            return
+        new = {indices[k]: Verdict("R", classify(text)) for k, text in outcome.messages.items() if 0 <= k < len(indices)}
+        if not new:
+            break
+        verdicts.update(new)
+        indices = [n for n in indices if n not in new]
+    if len(indices) == 1:
+        verdicts[indices[0]] = Verdict("C" if outcome.is_crash else "R", "crash" if outcome.is_crash else "fatal")
+    elif indices:
+        half = len(indices) // 2
+        _back_end(texts, indices[:half], folder, verdicts)
+        _back_end(texts, indices[half:], folder, verdicts)
+
+
+def assemble(texts: Sequence[str]) -> list[Verdict]:
+    """Return the verdict on each instruction, in order."""
+    out: list[Verdict] = []
+    with tempfile.TemporaryDirectory() as name:
+        for start in range(0, len(texts), BATCH):
+            batch = texts[start : start + BATCH]
+            rejected = _front_end(batch, Path(name))
+            verdicts = {n: Verdict("R", classify(text)) for n, text in rejected.items()}
+            _back_end(batch, [n for n in range(len(batch)) if n not in rejected], Path(name), verdicts)
+            out += [verdicts[n] for n in range(len(batch))]
+    return out
