@@ -1,3 +1,84 @@
-"""Run unmodified data-center Blackwell kernels (PTX for sm_100a and its kin) on an ordinary CPU."""
+"""Run unmodified data-center Blackwell kernels (PTX for sm_100a and its kin) on an ordinary CPU.
+
+    module = drywell.load("gemm.ptx")
+    result = drywell.launch(module["gemm"], grid=4, block=192, args=[a, b, c, 512])
+
+Everything else is imported when it is first used, so that `import drywell` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drywell import examples
+    from drywell.base.diagnostic import Diagnostic, Finding, Severity
+    from drywell.base.errors import (
+        BudgetError,
+        DeadlockError,
+        DrywellError,
+        KernelFault,
+        LaunchError,
+        PtxError,
+        UnsupportedError,
+    )
+    from drywell.base.span import Source, Span
+    from drywell.host.arguments import packed
+    from drywell.host.launch import Kernel, Module, Result, launch, load
+    from drywell.host.launch_file import LaunchFile, read_launch_file
+    from drywell.host.tensor_maps import tensor_map
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "load": "host.launch", "launch": "host.launch", "Module": "host.launch", "Kernel": "host.launch", "Result": "host.launch",
+    "tensor_map": "host.tensor_maps", "packed": "host.arguments",
+    "read_launch_file": "host.launch_file", "LaunchFile": "host.launch_file",
+    "Diagnostic": "base.diagnostic", "Finding": "base.diagnostic", "Severity": "base.diagnostic",
+    "Source": "base.span", "Span": "base.span",
+    "DrywellError": "base.errors", "PtxError": "base.errors", "UnsupportedError": "base.errors", "LaunchError": "base.errors",
+    "KernelFault": "base.errors", "DeadlockError": "base.errors", "BudgetError": "base.errors",
+}
+
+__all__ = [
+    "BudgetError",
+    "DeadlockError",
+    "Diagnostic",
+    "DrywellError",
+    "Finding",
+    "Kernel",
+    "KernelFault",
+    "LaunchError",
+    "LaunchFile",
+    "Module",
+    "PtxError",
+    "Result",
+    "Severity",
+    "Source",
+    "Span",
+    "UnsupportedError",
+    "examples",
+    "launch",
+    "load",
+    "packed",
+    "read_launch_file",
+    "tensor_map",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its room at its first use."""
+    if name == "examples":
+        return import_module("drywell.examples")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'drywell' has no attribute '{name}'")
+    value = getattr(import_module(f"drywell.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported yet or not."""
+    return sorted({*globals(), *__all__})

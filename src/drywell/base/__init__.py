@@ -1,1 +1,3 @@
-"""The words every room shares: types, places in a source text, diagnostics, findings, events, errors. Standard library only."""
+"""The words every room shares: types, places in a source text, diagnostics, findings, events, errors.
+Standard library only.
+"""

@@ -29,7 +29,9 @@ class Diagnostic:
     hint: str = ""
 
     def render(self, source: Source | None = None) -> str:
-        """Print as `file:line:col: severity[CODE]: message`, with the line and a caret when `source` is given."""
+        """Print as `file:line:col: severity[CODE]: message`, with the line and a caret when `source` is
+        given.
+        """
         place = f"{self.span}: " if self.span.line else (f"{self.span.file}: " if self.span.file else "")
         out = [f"{place}{self.severity}[{self.code}]: {self.message}"]
         if source is not None and self.span.line:
@@ -49,7 +51,9 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One judgement about a run. `cta` is (x, y, z); `lanes` are lane ids; `other` is the other party's place; `count` folds repeats."""
+    """One judgement about a run. `cta` is (x, y, z); `lanes` are lane ids; `other` is the other party's
+    place; `count` folds repeats.
+    """
 
     rule: str
     severity: Severity

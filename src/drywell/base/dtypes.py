@@ -10,7 +10,9 @@ Kind = Literal["bits", "unsigned", "signed", "float", "pred"]
 
 @dataclass(frozen=True, slots=True)
 class PtxType:
-    """A PTX fundamental or packed type: `b32`, `s64`, `f16x2`, `pred`. `lanes` > 1 for packed types, `bits` is the whole register."""
+    """A PTX fundamental or packed type: `b32`, `s64`, `f16x2`, `pred`. `lanes` > 1 for packed types, `bits`
+    is the whole register.
+    """
 
     name: str
     kind: Kind
@@ -38,12 +40,31 @@ def _types() -> dict[str, PtxType]:
     table["bf16"] = PtxType("bf16", "float", 16)
     table["tf32"] = PtxType("tf32", "float", 32)
     for name, bits, lanes in (
-        ("f16x2", 32, 2), ("bf16x2", 32, 2), ("f32x2", 64, 2), ("e4m3", 8, 1), ("e5m2", 8, 1), ("ue8m0", 8, 1),
-        ("e4m3x2", 16, 2), ("e5m2x2", 16, 2), ("e2m1x2", 8, 2), ("e2m3x2", 16, 2), ("e3m2x2", 16, 2), ("ue8m0x2", 16, 2),
-        ("e4m3x4", 32, 4), ("e5m2x4", 32, 4), ("e2m3x4", 32, 4), ("e3m2x4", 32, 4), ("e2m1x4", 16, 4),
+        ("f16x2", 32, 2),
+        ("bf16x2", 32, 2),
+        ("f32x2", 64, 2),
+        ("e4m3", 8, 1),
+        ("e5m2", 8, 1),
+        ("ue8m0", 8, 1),
+        ("e4m3x2", 16, 2),
+        ("e5m2x2", 16, 2),
+        ("e2m1x2", 8, 2),
+        ("e2m3x2", 16, 2),
+        ("e3m2x2", 16, 2),
+        ("ue8m0x2", 16, 2),
+        ("e4m3x4", 32, 4),
+        ("e5m2x4", 32, 4),
+        ("e2m3x4", 32, 4),
+        ("e3m2x4", 32, 4),
+        ("e2m1x4", 16, 4),
     ):
         table[name] = PtxType(name, "float", bits, lanes)
-    for name, kind, lanes in (("u16x2", "unsigned", 2), ("s16x2", "signed", 2), ("u8x4", "unsigned", 4), ("s8x4", "signed", 4)):
+    for name, kind, lanes in (
+        ("u16x2", "unsigned", 2),
+        ("s16x2", "signed", 2),
+        ("u8x4", "unsigned", 4),
+        ("s8x4", "signed", 4),
+    ):
         table[name] = PtxType(name, kind, 32, lanes)  # type: ignore[arg-type]
     return table
 

@@ -1,4 +1,6 @@
-"""The errors a caller can get. Each carries what had happened before it in `.result` when a launch had begun."""
+"""The errors a caller can get. Each carries what had happened before it in `.result` when a launch had
+begun.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ class DrywellError(Exception):
 
 
 class PtxError(DrywellError):
-    """A PTX text that cannot be read or is not legal; `diagnostics` lists everything found, in source order."""
+    """A PTX text that cannot be read or is not legal; `diagnostics` lists everything found, in source
+    order.
+    """
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...], source: Source | None = None) -> None:
         self.diagnostics = diagnostics
@@ -36,7 +40,8 @@ class UnsupportedError(DrywellError):
 
 
 class KernelFault(DrywellError):
-    """What would stop the kernel on hardware: out of bounds, trap, over-arrival, TMEM misuse. `rule` is its stable name.
+    """What would stop the kernel on hardware: out of bounds, trap, over-arrival, TMEM misuse. `rule` is its
+    stable name.
 
     Semantics raise it with `rule` and `detail`; the engine fills in `span`, `cta`, `warp` and `lanes`.
     """

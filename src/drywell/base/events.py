@@ -16,7 +16,9 @@ Proxy = Literal["generic", "async", "tensormap", "tensor"]
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Who acts: a warp of a CTA, and, for an asynchronous operation, that operation's number (0 for the warp itself)."""
+    """Who acts: a warp of a CTA, and, for an asynchronous operation, that operation's number (0 for the
+    warp itself).
+    """
 
     cta: int
     warp: int
@@ -25,7 +27,9 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One read or write of memory. `addresses` are first bytes (or taddr words), each of `size` bytes (cells for tmem); `lanes` are who."""
+    """One read or write of memory. `addresses` are first bytes (or taddr words), each of `size` bytes
+    (cells for tmem); `lanes` are who.
+    """
 
     agent: Agent
     space: Space
@@ -39,7 +43,9 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class TmemAllocated:
-    """Columns [column, column + num_cols) of an SM's TMEM were given to (or, when `is_free`, back by) a CTA."""
+    """Columns [column, column + num_cols) of an SM's TMEM were given to (or, when `is_free`, back by) a
+    CTA.
+    """
 
     agent: Agent
     sm: int
@@ -71,7 +77,9 @@ class Performed:
 
 @dataclass(frozen=True, slots=True)
 class BarrierChanged:
-    """An mbarrier moved: `address` is the shared-window address; pending and tx are after the change; `phase` counts completed phases."""
+    """An mbarrier moved: `address` is the shared-window address; pending and tx are after the change;
+    `phase` counts completed phases.
+    """
 
     agent: Agent
     address: int

@@ -8,9 +8,11 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run. `schedule` is eager, lazy or seeded (with `seed`); `sms` = None models as many SMs as the grid needs.
+    """How to run. `schedule` is eager, lazy or seeded (with `seed`); `sms` = None models as many SMs as the
+    grid needs.
 
-    The switches after `max_instructions` are the open hardware questions of DEVIATIONS.md, each with its default.
+    The switches after `max_instructions` are the open hardware questions of DEVIATIONS.md, each with its
+    default.
     """
 
     gpu: str = "b200"

@@ -22,7 +22,8 @@ class Source:
 class Span:
     """A stretch of one line: `line` and `col` count from 1, `length` is in characters (at least 1).
 
-    `loc` is the place in the author's own source that a `.loc` directive names for it ("kernel.py:40"), '' when none does.
+    `loc` is the place in the author's own source that a `.loc` directive names for it ("kernel.py:40"), ''
+    when none does.
     """
 
     file: str

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from drywell.base.errors import KernelFault, UnsupportedError
-from drywell.engine.splits import JUMPS_BEFORE_YIELD, Mask, Split, WarpState
+from drywell.engine.splits import JUMPS_BEFORE_YIELD, Frame, Mask, Split, WarpState
 from drywell.engine.threaded import Held, Threaded
+from drywell.isa.system import EXTERNS
 from drywell.machine.lanes import FULL, lane_list
 from drywell.machine.outcome import Call, Deferred, Exit, Jump, Return, Wait, WaitReason
 from drywell.machine.queue import AsyncOp, locate
@@ -18,8 +19,9 @@ from drywell.machine.queue import AsyncOp, locate
 class Interpreter:
     """Executes splits.
 
-    `drain`, when set, performs asynchronous operations as soon as they are issued (the eager schedule). `watch`, when set, collects the
-    states at backward jumps, to find out whether a warp only repeats itself; `repeats` then becomes True.
+    `drain`, when set, performs asynchronous operations as soon as they are issued (the eager schedule).
+    `watch`, when set, collects the states at backward jumps, to find out whether a warp only repeats
+    itself; `repeats` then becomes True.
     """
 
     def __init__(self, threaded: Threaded, grid: Any) -> None:
@@ -48,7 +50,9 @@ class Interpreter:
         return begun - fuel
 
     def wake(self, state: WarpState) -> None:
-        """Let go on every split whose wait is over; look again only when something has changed since the last look."""
+        """Let go on every split whose wait is over; look again only when something has changed since the
+        last look.
+        """
         version = self.grid.version
         for split in list(state.splits):
             if split.held is not None and split.checked_at != version:
@@ -71,7 +75,12 @@ class Interpreter:
 
     def _run(self, state: WarpState, split: Split, fuel: int) -> int:
         threaded, warp, counts = self.threaded, state.warp, state.counts
-        steps, spans, touched, converged = threaded.steps, threaded.spans, threaded.touched, threaded.converged
+        steps, spans, touched, converged = (
+            threaded.steps,
+            threaded.spans,
+            threaded.touched,
+            threaded.converged,
+        )
         others = [s for s in state.splits if s is not split]
         meet = {s.pc for s in others if s.held is None and s.stack == split.stack}
         self._select(state, split)
@@ -112,7 +121,9 @@ class Interpreter:
         return fuel
 
     def _await_registers(self, state: WarpState, split: Split) -> None:
-        pending = tuple({id(op): op for k in self.threaded.touched[split.pc] if (op := state.busy.get(k))}.values())
+        pending = tuple(
+            {id(op): op for k in self.threaded.touched[split.pc] if (op := state.busy.get(k))}.values()
+        )
         names = ", ".join(f"{op.what} of line {op.span.line}" for op in pending)
         reason = WaitReason("registers", lambda: f"the registers that {names} will write")
         wait = Wait(lambda: all(op.done for op in pending), lambda: Jump(split.pc), reason)
@@ -121,7 +132,11 @@ class Interpreter:
     def _follow(self, state: WarpState, split: Split, held: Held) -> bool:
         """Carry out an outcome; return True when `split` as a whole simply goes on at its `pc`."""
         lanes = split.mask if held.mask is None else held.mask
-        if isinstance(held.outcome, Jump) and held.mask is None and isinstance(held.outcome.targets, (int, np.integer)):
+        if (
+            isinstance(held.outcome, Jump)
+            and held.mask is None
+            and isinstance(held.outcome.targets, (int, np.integer))
+        ):
             return self._jump(state, split, int(held.outcome.targets))
         rest = split.mask & ~lanes
         if rest.any():
@@ -161,7 +176,7 @@ class Interpreter:
             case Return():
                 self._return(state, split, lanes)
             case Call():
-                self._call(split, outcome)
+                self._call(state, split, outcome)
             case Deferred():
                 self._defer(state, split, outcome.op, held)
                 split.pc += 1
@@ -204,14 +219,26 @@ class Interpreter:
         if not split.stack:
             self._exit(state, split, lanes)
             return
-        split.pc, split.stack = split.stack[-1], split.stack[:-1]
+        frame = split.stack[-1]
+        _copy_frame(state, lanes, frame.results)
+        split.pc, split.stack = frame.pc, split.stack[:-1]
 
-    def _call(self, split: Split, call: Call) -> None:
-        pc = self.threaded.function_pcs.get(call.function)
-        if pc is None:
-            raise UnsupportedError(f"'{call.function}' is external and Drywell does not provide it", self.threaded.spans[split.pc])
-        split.stack = (*split.stack, split.pc + 1)
-        split.pc = pc
+    def _call(self, state: WarpState, split: Split, call: Call) -> None:
+        extern = EXTERNS.get(call.function)
+        callee = self.threaded.callees.get(call.function)
+        if callee is not None:
+            arguments = zip(call.arguments, callee.params, strict=True)
+            _copy_frame(state, split.mask, tuple((at, to, size) for at, (to, size) in arguments))
+            results = zip(callee.returns, call.results, strict=True)
+            frame = Frame(split.pc + 1, tuple((at, to, size) for (at, size), to in results))
+            split.pc, split.stack = callee.pc, (*split.stack, frame)
+        elif extern is not None:
+            self._select(state, split)
+            extern(state.warp, call.arguments, call.results)
+            split.pc += 1
+        else:
+            place = self.threaded.spans[split.pc]
+            raise UnsupportedError(f"'{call.function}' is external and Drywell does not provide it", place)
 
     def _defer(self, state: WarpState, split: Split, op: AsyncOp, held: Held) -> None:
         mask, write = split.mask.copy(), held.write
@@ -233,3 +260,10 @@ class Interpreter:
         for k in held.registers:
             state.busy[k] = op
         op.on_done.append(deliver)
+
+
+def _copy_frame(state: WarpState, lanes: Mask, moves: tuple[tuple[int, int, int], ...]) -> None:
+    """Copy bytes of the call parameters of some lanes: each move is (from, to, size)."""
+    rows = state.warp.call_params.rows
+    for at, to, size in moves:
+        rows[lanes, to : to + size] = rows[lanes, at : at + size]

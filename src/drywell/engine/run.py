@@ -38,7 +38,9 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run left: the grid (state as it stands), instructions executed, what each warp did, and the error that ended it, if any."""
+    """What a run left: the grid (state as it stands), instructions executed, what each warp did, and the
+    error that ended it, if any.
+    """
 
     grid: Grid
     executed: int
@@ -50,8 +52,13 @@ def _kernel(executable: Executable, launch: Launch) -> Kernel:
     start = executable.dynamic_shared_base if launch.dynamic_smem else executable.static_shared_end
     symbols = tuple(SmemSymbol(name, offset, size) for name, offset, size in executable.shared_symbols)
     return Kernel(
-        executable.entry.name, RegisterLayout(executable.register_widths), start - SHARED_BASE, launch.dynamic_smem, symbols,
-        executable.local_bytes, launch.max_registers,
+        executable.entry.name,
+        RegisterLayout(executable.register_widths),
+        start - SHARED_BASE,
+        launch.dynamic_smem,
+        symbols,
+        executable.local_bytes,
+        launch.max_registers,
     )
 
 
@@ -73,7 +80,9 @@ def place_globals(executable: Executable, gmem: GlobalMemory) -> dict[str, int]:
 
 def _activity(threaded: Threaded, scheduler: Scheduler) -> tuple[WarpActivity, ...]:
     out = []
-    for state in sorted((*scheduler.finished, *scheduler.states), key=lambda s: (s.warp.cta.linear, s.warp.index)):
+    for state in sorted(
+        (*scheduler.finished, *scheduler.states), key=lambda s: (s.warp.cta.linear, s.warp.index)
+    ):
         units: Counter[str] = Counter()
         sites = []
         for pc, count in enumerate(state.counts):
@@ -87,16 +96,30 @@ def _activity(threaded: Threaded, scheduler: Scheduler) -> tuple[WarpActivity, .
 
 
 def run(
-    executable: Executable, launch: Launch, gmem: GlobalMemory, addresses: dict[str, int], gpu: Gpu, options: Options,
+    executable: Executable,
+    launch: Launch,
+    gmem: GlobalMemory,
+    addresses: dict[str, int],
+    gpu: Gpu,
+    options: Options,
     observers: Sequence[Observer] = (),
 ) -> Outcome:
-    """Run the entry until it ends or cannot go on; the error is in the outcome, with whatever the kernel had written left in `gmem`.
+    """Run the entry until it ends or cannot go on; the error is in the outcome, with whatever the kernel
+    had written left in `gmem`.
 
     KeyboardInterrupt passes through. Raises LaunchError for dimensions that cannot be.
     """
     grid = Grid(
-        _kernel(executable, launch), gmem=gmem, gpu=gpu, grid_dim=launch.grid, block_dim=launch.block, cluster_dim=launch.cluster,
-        params=launch.params, options=options, observers=observers, is_explicit_cluster=launch.is_explicit_cluster,
+        _kernel(executable, launch),
+        gmem=gmem,
+        gpu=gpu,
+        grid_dim=launch.grid,
+        block_dim=launch.block,
+        cluster_dim=launch.cluster,
+        params=launch.params,
+        options=options,
+        observers=observers,
+        is_explicit_cluster=launch.is_explicit_cluster,
     )
     threaded = compile_executable(executable, addresses)
     scheduler = Scheduler(threaded, grid, options, arrivals(executable))

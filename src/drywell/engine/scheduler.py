@@ -1,7 +1,8 @@
 """The schedule: which warp runs next and when asynchronous operations take effect.
 
-`eager` performs every operation at once, `lazy` only when nobody could go on without it, the most recently issued first (so that an operation
-which nothing orders comes as late as it legally may), `seeded` picks warps, turns and operations at random, the same for the same seed.
+`eager` performs every operation at once, `lazy` only when nobody could go on without it, the most recently
+issued first (so that an operation which nothing orders comes as late as it legally may), `seeded` picks
+warps, turns and operations at random, the same for the same seed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ SPIN_LOOK = 4_000
 class Scheduler:
     """Drives a grid from its first instruction to its last."""
 
-    def __init__(self, threaded: Threaded, grid: Any, options: Options, sites: tuple[Arrival, ...] = ()) -> None:
+    def __init__(
+        self, threaded: Threaded, grid: Any, options: Options, sites: tuple[Arrival, ...] = ()
+    ) -> None:
         self.threaded = threaded
         self.sites = sites
         self.grid = grid
@@ -56,6 +59,8 @@ class Scheduler:
                 continue
             if ran and not self._all_repeat():
                 continue
+            if not self.states and not len(self.grid.pending):
+                break
             if not self._time_out():
                 raise stalled(self.threaded, self.sites, self.states, self.finished)
 
@@ -81,6 +86,7 @@ class Scheduler:
         ctas = self.grid.admit()
         for cta in ctas:
             for warp in cta.warps:
+                warp.call_params.grow(self.threaded.frame_bytes)
                 split = Split(self.threaded.entry_pc, warp.live.copy())
                 self.states.append(WarpState(warp, [split], [0] * len(self.threaded.steps)))
         return bool(ctas)
@@ -120,7 +126,9 @@ class Scheduler:
 
     # ---------------------------------------------------------------- when nothing changes
     def _all_repeat(self) -> bool:
-        """Tell whether every warp that can still run only repeats states it was in before, so that nothing will ever change."""
+        """Tell whether every warp that can still run only repeats states it was in before, so that nothing
+        will ever change.
+        """
         for state in self.states:
             if not any(s.is_runnable for s in state.splits):
                 continue
@@ -136,8 +144,15 @@ class Scheduler:
         return True
 
     def _time_out(self) -> bool:
-        """Let every wait that hardware gives up by itself give up, unless that was tried in this very state already."""
-        waiting = [(state, s) for state in self.states for s in state.splits if s.held is not None and s.held.outcome.reason.may_time_out]
+        """Let every wait that hardware gives up by itself give up, unless that was tried in this very state
+        already.
+        """
+        waiting = [
+            (state, s)
+            for state in self.states
+            for s in state.splits
+            if s.held is not None and s.held.outcome.reason.may_time_out
+        ]
         key = tuple(hash((id(state), s.pc, state.warp.registers.tobytes())) for state, s in waiting)
         if not waiting or key in self.timed_out:
             return False
@@ -152,12 +167,14 @@ class Scheduler:
         return True
 
     def _budget_report(self) -> str:
-        lines = [f"the budget of {self.options.max_instructions:,} warp instructions is spent; what each warp was doing:"]
+        limit = f"{self.options.max_instructions:,}"
+        lines = [f"the budget of {limit} warp instructions is spent; what each warp was doing:"]
         for state in self.states[:32]:
             for split in state.splits:
-                waits = f"waits for {split.held.outcome.reason.describe()}" if split.held is not None else "runs"
+                does = split.held.outcome.reason.describe() if split.held is not None else "runs"
                 place = self.threaded.spans[split.pc]
-                lines.append(f"  CTA {state.warp.cta.index} warp {state.warp.index} {waits} at {place} {_loc(place.loc)}".rstrip())
+                who = f"CTA {','.join(map(str, state.warp.cta.index))} warp {state.warp.index}"
+                lines.append(f"  {who} at {place}{_loc(place.loc)} {does}")
         if len(self.states) > 32:
             lines.append(f"  and {len(self.states) - 32} more warps")
         lines.append("  hint: raise max_instructions if it is only slow")
@@ -165,4 +182,4 @@ class Scheduler:
 
 
 def _loc(loc: str) -> str:
-    return f"({loc})" if loc else ""
+    return f" ({loc})" if loc else ""

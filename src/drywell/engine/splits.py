@@ -1,8 +1,9 @@
-"""The lanes of one warp as splits: sets of lanes that stand at one place together, separate when they diverge, merge when they meet.
+"""The lanes of one warp as splits: sets of lanes that stand at one place together, separate when they
+diverge, merge when they meet.
 
-Every lane makes progress: the split with the deepest call and then the lowest place runs first, so that lanes that branched apart meet again;
-a split that keeps jumping backwards gives way to the others. A warp-collective instruction (`.sync.aligned`) waits for all lanes of the warp
-that have not exited.
+Every lane makes progress: the split with the deepest call and then the lowest place runs first, so that
+lanes that branched apart meet again; a split that keeps jumping backwards gives way to the others. A
+warp-collective instruction (`.sync.aligned`) waits for all lanes of the warp that have not exited.
 """
 
 from __future__ import annotations
@@ -21,13 +22,23 @@ Mask = NDArray[np.bool_]
 JUMPS_BEFORE_YIELD = 32
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where a call returns to, and which bytes of the call parameters its results go from and to: (from, to, size)."""
+
+    pc: int
+    results: tuple[tuple[int, int, int], ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class Split:
-    """Lanes `mask` at place `pc` inside calls that return to `stack`; `held` when they wait, `is_parked` when a collective waits for more lanes."""
+    """Lanes `mask` at place `pc` inside calls that return to `stack`; `held` when they wait, `is_parked`
+    when a collective waits for more lanes.
+    """
 
     pc: int
     mask: Mask
-    stack: tuple[int, ...] = ()
+    stack: tuple[Frame, ...] = ()
     held: Held | None = None
     is_parked: bool = False
     back_jumps: int = 0
@@ -47,7 +58,9 @@ class Split:
 
 @dataclass(slots=True, eq=False)
 class WarpState:
-    """What the engine keeps for one warp: its splits, registers an asynchronous load will still write, counts per place."""
+    """What the engine keeps for one warp: its splits, registers an asynchronous load will still write,
+    counts per place.
+    """
 
     warp: Any
     splits: list[Split]
@@ -73,7 +86,7 @@ class WarpState:
 
     def merge(self) -> None:
         """Join splits that stand at one place with one call stack and do not wait."""
-        seen: dict[tuple[int, tuple[int, ...]], Split] = {}
+        seen: dict[tuple[int, tuple[Frame, ...]], Split] = {}
         for split in self.splits:
             if split.held is not None:
                 continue

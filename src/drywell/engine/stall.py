@@ -1,4 +1,6 @@
-"""Explain why nobody can go on: every waiting warp, the barrier it waits on with its ledger, and the lines that should have arrived."""
+"""Explain why nobody can go on: every waiting warp, the barrier it waits on with its ledger, and the lines
+that should have arrived.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,28 @@ def _ranges(lanes: Iterable[int]) -> str:
 
 
 def parked_fault(threaded: Threaded, states: list[WarpState]) -> KernelFault | None:
-    """Return the fault of a warp-collective instruction that only part of its warp reached, if that is what holds a warp up."""
+    """Return the fault of a warp-collective instruction that only part of its warp reached, if that is what
+    holds a warp up.
+    """
     for state in states:
         for split in state.splits:
             if split.is_parked:
                 others = [s for s in state.splits if s is not split]
-                where = "; ".join(f"lanes {_ranges(lane_list(s.mask))} are at line {threaded.spans[s.pc].line}" for s in others)
+                where = "; ".join(
+                    f"lanes {_ranges(lane_list(s.mask))} are at line {threaded.spans[s.pc].line}"
+                    for s in others
+                )
                 count = len(lane_list(split.mask))
-                fault = KernelFault("ALIGNED-DIVERGENT", f"a warp-collective instruction is reached by {count} lanes only: {where}",
-                                    "let all lanes of the warp reach it together")
-                fault.span, fault.cta, fault.warp = threaded.spans[split.pc], state.warp.cta.index, state.warp.index
+                fault = KernelFault(
+                    "ALIGNED-DIVERGENT",
+                    f"a warp-collective instruction is reached by {count} lanes only: {where}",
+                    "let all lanes of the warp reach it together",
+                )
+                fault.span, fault.cta, fault.warp = (
+                    threaded.spans[split.pc],
+                    state.warp.cta.index,
+                    state.warp.index,
+                )
                 fault.lanes = lane_list(split.mask)
                 return fault
     return None
@@ -53,12 +67,18 @@ def parked_fault(threaded: Threaded, states: list[WarpState]) -> KernelFault | N
 def stalled(
     threaded: Threaded, sites: tuple[Arrival, ...], states: list[WarpState], finished: list[WarpState]
 ) -> DrywellError:
-    """Return the error for a run in which nobody can go on: a divergent collective, else a deadlock (or a livelock when somebody still spins)."""
+    """Return the error for a run in which nobody can go on: a divergent collective, else a deadlock (or a
+    livelock when somebody still spins).
+    """
     fault = parked_fault(threaded, states)
     if fault is not None:
         return fault
     spinning = any(s.is_runnable for state in states for s in state.splits)
-    head = "livelock: the warps that still run only repeat themselves" if spinning else "deadlock: every warp waits and nothing is in flight"
+    head = (
+        "livelock: the warps that still run only repeat themselves"
+        if spinning
+        else "deadlock: every warp waits and nothing is in flight"
+    )
     lines = [f"error[{'LIVELOCK-SPIN' if spinning else 'DEADLOCK'}]: {head}"]
     for key, members in _grouped(threaded, states).items():
         lines += _party(threaded, key, members)
@@ -66,11 +86,17 @@ def stalled(
     return DeadlockError("\n".join(lines))
 
 
-def _grouped(threaded: Threaded, states: list[WarpState]) -> dict[tuple[Any, ...], list[tuple[WarpState, Split]]]:
+def _grouped(
+    threaded: Threaded, states: list[WarpState]
+) -> dict[tuple[Any, ...], list[tuple[WarpState, Split]]]:
     groups: dict[tuple[Any, ...], list[tuple[WarpState, Split]]] = {}
     for state in states:
         for split in state.splits:
-            text = split.held.outcome.reason.describe() if split.held is not None else "something in memory to change (it spins)"
+            text = (
+                split.held.outcome.reason.describe()
+                if split.held is not None
+                else "something in memory to change (it spins)"
+            )
             groups.setdefault((state.warp.cta.index, split.pc, text), []).append((state, split))
     return groups
 
@@ -81,18 +107,27 @@ def _party(threaded: Threaded, key: tuple[Any, ...], members: list[tuple[WarpSta
     who = ", ".join(f"warp {state.warp.index}{_lanes(split)}" for state, split in members)
     loc = f" ({span.loc})" if span.loc else ""
     first, *rest = text.split("\n")
-    return [f"  CTA {','.join(map(str, cta))} {who} at {span}{loc} waits for {first}", *("    " + line for line in rest)]
+    return [
+        f"  CTA {','.join(map(str, cta))} {who} at {span}{loc} waits for {first}",
+        *("    " + line for line in rest),
+    ]
 
 
-def _suspects(threaded: Threaded, sites: tuple[Arrival, ...], states: list[WarpState], finished: list[WarpState]) -> list[str]:
-    """Name, for each mbarrier waited on, the lines that arrive on it, and where the warps that should execute them are."""
+def _suspects(
+    threaded: Threaded, sites: tuple[Arrival, ...], states: list[WarpState], finished: list[WarpState]
+) -> list[str]:
+    """Name, for each mbarrier waited on, the lines that arrive on it, and where the warps that should
+    execute them are.
+    """
     out: list[str] = []
     for memory, offset, cta in _awaited(states):
         ledger = memory.ledgers.get(offset)
         name = memory.name_of(offset)
         symbol = name.split("+")[0]
         known = {e.span.line for _, entries in ledger.ended for e in entries} if ledger is not None else set()
-        arrived = {e.span.line for e in ledger.current if e.kind != "complete"} if ledger is not None else set()
+        arrived = (
+            {e.span.line for e in ledger.current if e.kind != "complete"} if ledger is not None else set()
+        )
         candidates = [s for s in sites if (s.span.line in known or symbol in s.symbols)]
         if not candidates:
             init = f" (initialised at line {ledger.init.span.line})" if ledger is not None else ""
@@ -113,7 +148,10 @@ def _site(threaded: Threaded, site: Arrival, states: list[WarpState]) -> str:
     executed = [s for s in states if s.counts[site.pc]]
     if not executed:
         return where + "no warp of the CTA has executed it"
-    return where + "; ".join(f"warp {s.warp.index} executed it {_times(s.counts[site.pc])} and {_whereabouts(threaded, s)}" for s in executed[:6])
+    return where + "; ".join(
+        f"warp {s.warp.index} executed it {_times(s.counts[site.pc])} and {_whereabouts(threaded, s)}"
+        for s in executed[:6]
+    )
 
 
 def _times(count: int) -> str:

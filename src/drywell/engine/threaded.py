@@ -1,7 +1,8 @@
 """Threaded code: every bound instruction of an executable becomes one Python callable `step(w)` over a warp.
 
-A step returns None when the warp simply goes on, or an outcome (`Wait`, `Jump`, ...). Registers are NumPy views `w.values[k]`, one value per lane; the
-lanes that execute are `w.mask`; the very object `FULL` stands for all 32, so that the common case writes without a mask.
+A step returns None when the warp simply goes on, or an outcome (`Wait`, `Jump`, ...). Registers are NumPy
+views `w.values[k]`, one value per lane; the lanes that execute are `w.mask`; the very object `FULL` stands
+for all 32, so that the common case writes without a mask.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from drywell.machine.registers import B128, lane_dtype
 from drywell.machine.windows import CALL_PARAMS, RANK_SHIFT
 from drywell.program import operands as ops
 from drywell.program.link import Executable, Linked
+from drywell.program.module import Parameter
 
 Step = Callable[[Any], Any]
 Read = Callable[[Any], Any]
@@ -33,7 +35,8 @@ OUTCOMES = (Wait, Deferred, Jump, Call, Return, Exit)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An outcome with what the engine needs to finish it: how to write the result, which registers it busies, whose lanes it is.
+    """An outcome with what the engine needs to finish it: how to write the result, which registers it
+    busies, whose lanes it is.
 
     `mask` None means all lanes that were active.
     """
@@ -44,9 +47,20 @@ class Held:
     mask: NDArray[np.bool_] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A function as its callers see it: where it starts, and the (frame offset, bytes) of its parameters and results."""
+
+    pc: int
+    params: tuple[tuple[int, int], ...]
+    returns: tuple[tuple[int, int], ...]
+
+
 @dataclass(slots=True)
 class Threaded:
-    """The callables of an executable with, per place, its span, the registers it touches, and its declaration (None at a function's end)."""
+    """The callables of an executable with, per place, its span, the registers it touches, and its
+    declaration (None at a function's end).
+    """
 
     steps: list[Step]
     spans: list[Span]
@@ -54,8 +68,9 @@ class Threaded:
     declarations: list[Any]
     converged: list[bool]
     is_machine: list[bool]
+    frame_bytes: int
     entry_pc: int
-    function_pcs: dict[str, int]
+    callees: dict[str, Callee]
 
 
 def _constant(bits: int, width: int) -> NDArray[Any]:
@@ -161,7 +176,11 @@ class _Compiler:
         width = TYPES[op.type].bits if op.count is not None else TYPES[op.type].bits // len(operand.elements)
         element = Op(f"b{width}", is_relaxed=op.is_relaxed) if width > 1 else Op("pred")
         readers = [self.reader(e, element) for e in operand.elements]
-        indices = [e.index + self.linked.register_base for e in operand.elements if isinstance(e, ops.Register) and e.type.bits == width]
+        indices = [
+            e.index + self.linked.register_base
+            for e in operand.elements
+            if isinstance(e, ops.Register) and e.type.bits == width
+        ]
         if len(indices) == len(readers):
             return lambda w: tuple([w.values[k] for k in indices])
         return lambda w: tuple([read(w) for read in readers])
@@ -172,9 +191,13 @@ class _Compiler:
         if isinstance(operand, ops.Register):
             return self._register_writer(operand, op)
         if isinstance(operand, ops.Group):
-            width = TYPES[op.type].bits if op.count is not None else TYPES[op.type].bits // len(operand.elements)
+            width = (
+                TYPES[op.type].bits if op.count is not None else TYPES[op.type].bits // len(operand.elements)
+            )
             signed = TYPES[op.type].kind == "signed" and op.count is not None
-            element = Op(f"{'s' if signed else 'b'}{width}", is_relaxed=op.is_relaxed) if width > 1 else Op("pred")
+            element = (
+                Op(f"{'s' if signed else 'b'}{width}", is_relaxed=op.is_relaxed) if width > 1 else Op("pred")
+            )
             writers = [self.writer(e, element) for e in operand.elements]
 
             def write_all(w: Any, values: Any) -> None:
@@ -214,7 +237,10 @@ class _Compiler:
 
     def destination_writer(self, instruction: ops.Bound) -> Write | None:
         """Return a callable that stores a semantics function's result to all destinations."""
-        writers = [self.writer(d, t) for d, t in zip(instruction.destinations, instruction.destination_types, strict=True)]
+        writers = [
+            self.writer(d, t)
+            for d, t in zip(instruction.destinations, instruction.destination_types, strict=True)
+        ]
         if not any(writers):
             return None
         if len(writers) == 1:
@@ -230,15 +256,21 @@ class _Compiler:
     # ---------------------------------------------------------------- steps
     def step(self, instruction: ops.Bound) -> Step:
         """Return the callable of one instruction, guard included."""
-        inner = self._lane_step(instruction) if instruction.declaration.is_lane else self._machine_step(instruction)
+        inner = (
+            self._lane_step(instruction)
+            if instruction.declaration.is_lane
+            else self._machine_step(instruction)
+        )
         return self._guarded(instruction, inner) if instruction.guard is not None else inner
 
     def _lane_step(self, instruction: ops.Bound) -> Step:
         declaration = instruction.declaration
         chosen = instruction.mods.get("type")
-        o = NumpyOps(instruction.mods, TYPES[chosen] if chosen in TYPES else None)
+        o = NumpyOps(instruction.mods, TYPES.get(chosen or ""))
         semantics = declaration.semantics
-        readers = [self.reader(s, t) for s, t in zip(instruction.sources, instruction.source_types, strict=True)]
+        readers = [
+            self.reader(s, t) for s, t in zip(instruction.sources, instruction.source_types, strict=True)
+        ]
         write = self.destination_writer(instruction)
         if declaration.unit == "mem":
             return _memory_step(o, semantics, readers, write)
@@ -254,7 +286,9 @@ class _Compiler:
 
     def _machine_step(self, instruction: ops.Bound) -> Step:
         semantics, mods = instruction.declaration.semantics, instruction.mods
-        readers = [self.reader(s, t) for s, t in zip(instruction.sources, instruction.source_types, strict=True)]
+        readers = [
+            self.reader(s, t) for s, t in zip(instruction.sources, instruction.source_types, strict=True)
+        ]
         write = self.destination_writer(instruction)
         touched = tuple(sorted(self._registers(instruction.destinations)))
 
@@ -309,7 +343,9 @@ class _Compiler:
     def touched(self, instruction: ops.Bound) -> frozenset[int]:
         """Return the register indices an instruction reads or writes."""
         guard = self._registers(instruction.guard) if instruction.guard else set()
-        return frozenset(self._registers(instruction.sources) | self._registers(instruction.destinations) | guard)
+        return frozenset(
+            self._registers(instruction.sources) | self._registers(instruction.destinations) | guard
+        )
 
 
 def _widen_to_128(value: np.ndarray) -> np.ndarray:
@@ -318,7 +354,9 @@ def _widen_to_128(value: np.ndarray) -> np.ndarray:
     return out
 
 
-def _memory_step(o: NumpyOps, semantics: Callable[..., Any], readers: list[Read], write: Write | None) -> Step:
+def _memory_step(
+    o: NumpyOps, semantics: Callable[..., Any], readers: list[Read], write: Write | None
+) -> Step:
     def step(w: Any) -> Any:
         o.m = w
         result = semantics(o, *[read(w) for read in readers])
@@ -329,12 +367,25 @@ def _memory_step(o: NumpyOps, semantics: Callable[..., Any], readers: list[Read]
     return step
 
 
+def _callee(executable: Executable, linked: Linked) -> Callee:
+    def slots(parameters: tuple[Parameter, ...]) -> tuple[tuple[int, int], ...]:
+        found = [(executable.places.get(("frame", p.storage.name)), p.storage.size) for p in parameters]
+        return tuple((place, size) for place, size in found if place is not None)
+
+    return Callee(linked.pc_base, slots(linked.function.params), slots(linked.function.returns))
+
+
+def _end(outcome: Exit | Return) -> Step:
+    held = Held(outcome, None, ())
+    return lambda w: held
+
+
 def compile_executable(executable: Executable, addresses: dict[str, int]) -> Threaded:
     """Turn an executable into threaded code; `addresses` are those of its global and const variables."""
-    threaded = Threaded([], [], [], [], [], [], 0, {})
+    threaded = Threaded([], [], [], [], [], [], executable.frame_bytes, 0, {})
     for linked in executable.functions:
         compiler = _Compiler(executable, addresses, linked)
-        threaded.function_pcs[linked.function.name] = linked.pc_base
+        threaded.callees[linked.function.name] = _callee(executable, linked)
         for instruction in linked.function.code:
             assert isinstance(instruction, ops.Bound)
             threaded.steps.append(compiler.step(instruction))
@@ -343,8 +394,7 @@ def compile_executable(executable: Executable, addresses: dict[str, int]) -> Thr
             threaded.declarations.append(instruction.declaration)
             threaded.converged.append(instruction.declaration.converged == "warp")
             threaded.is_machine.append(not instruction.declaration.is_lane)
-        end = Held(Exit() if linked.function.is_entry else Return(), None, ())
-        threaded.steps.append(lambda w, end=end: end)
+        threaded.steps.append(_end(Exit() if linked.function.is_entry else Return()))
         threaded.spans.append(threaded.spans[-1] if linked.function.code else NOWHERE)
         threaded.touched.append(frozenset())
         threaded.declarations.append(None)
@@ -352,5 +402,3 @@ def compile_executable(executable: Executable, addresses: dict[str, int]) -> Thr
         threaded.is_machine.append(False)
     threaded.entry_pc = executable.linked(executable.entry.name).pc_base
     return threaded
-
-

@@ -150,7 +150,7 @@ def _encode_packed(value: Packed, placement: Placement, who: str) -> bytes:
 def build_params(params: tuple[Parameter, ...], args: Sequence[Any], placement: Placement, size: int) -> bytes:
     """Return the parameter block of a launch; LaunchError names the parameter that does not fit its argument."""
     if len(args) != len(params):
-        raise LaunchError(f"{len(args)} arguments for {len(params)} parameters: {_signature(params)}")
+        raise LaunchError(f"{_counted(args, 'argument')} for {_counted(params, 'parameter')}: {_signature(params)}")
     block = bytearray(size)
     for k, (parameter, value) in enumerate(zip(params, args, strict=True)):
         who = f"argument {k} ({parameter.storage.name})"
@@ -171,6 +171,10 @@ def _describe(parameter: Parameter) -> str:
     if parameter.storage.size != TYPES[parameter.type].bytes:
         return f"{parameter.storage.size} bytes by value"
     return f"a .{parameter.type}"
+
+
+def _counted(things: Sequence[Any], noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def _signature(params: tuple[Parameter, ...]) -> str:

@@ -304,14 +304,20 @@ def _finding(error: DrywellError) -> tuple[Finding, ...]:
     if isinstance(error, KernelFault):
         return (Finding(error.rule, Severity.ERROR, error.detail, error.span, error.cta, error.warp, error.lanes, hint=error.hint),)
     if isinstance(error, DeadlockError):
-        return (Finding("DEADLOCK", Severity.ERROR, error.report, NOWHERE),)
+        rule = error.report.partition("[")[2].partition("]")[0]  # the report begins with error[RULE]
+        return (Finding(rule, Severity.ERROR, error.report, NOWHERE),)
     return ()
 
 
 def _conclude(outcome: Outcome, tmem_map: TmemMap | None) -> Result:
+    error = outcome.error
+    verdict: Verdict = "unchecked"
+    if error is not None:
+        verdict = next((v for kind, v in _VERDICTS.items() if isinstance(error, kind)), "fault")
+    executed = sum(sum(warp.units.values()) for warp in outcome.activity)
     printed = "".join(outcome.grid.printed)
-    if outcome.error is None:
-        return Result("unchecked", (), outcome.executed, printed, outcome.activity, tmem_map)
-    verdict = next((v for kind, v in _VERDICTS.items() if isinstance(outcome.error, kind)), "fault")
-    outcome.error.result = Result(verdict, _finding(outcome.error), outcome.executed, printed, outcome.activity, tmem_map)
-    raise outcome.error
+    result = Result(verdict, () if error is None else _finding(error), executed, printed, outcome.activity, tmem_map)
+    if error is not None:
+        error.result = result
+        raise error
+    return result

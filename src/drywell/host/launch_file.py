@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.errors import LaunchError, UnsupportedError
-from drywell.host.arguments import Packed, ScratchPerCta, Typed
+from drywell.host.arguments import Packed, ScratchPerCta, Typed, packed
 from drywell.host.arrays import DTYPES, HostArray, host_array
+from drywell.host.comparison import FLOATS, Comparison, compare_exactly, compare_within, decode, encode
 from drywell.host.expect import evaluate
 from drywell.host.launch import Module, Result, launch, load
 from drywell.host.tensor_maps import TensorMapArgument, tensor_map
-from drywell.numerics import from_float64, to_float64
 
 _TOP = ("module", "entry", "grid", "block", "cluster", "dynamic_smem", "gpu", "sms", "buffers", "tensor_maps", "args", "declare", "expect")
 _BUFFER = ("dtype", "shape", "init", "seed", "low", "high", "value")
@@ -26,13 +28,16 @@ _MAP = (
     "buffer", "dtype", "shape", "strides", "box", "swizzle", "interleave", "element_strides", "oob_fill", "l2_promotion", "fp4_padded", "mode",
     "lower_corner", "upper_corner", "channels_per_pixel", "pixels_per_column",
 )
+_MAP_SIZES = ("shape", "strides", "box", "element_strides")
+_MAP_WORDS = ("dtype", "swizzle", "interleave", "oob_fill", "l2_promotion", "mode")
 _NUMBERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "bf16", "f32", "f64")
-_ARGUMENT = (*_NUMBERS, "tensor_map", "pointer", "null", "scratch_per_cta", "struct", "size", "offset")
+_ARGUMENT = (*_NUMBERS, "tensor_map", "pointer", "null", "scratch_per_cta", "struct", "size")
 _EXPECT = ("value", "rtol", "atol", "exact")
 _INITS = ("normal", "uniform", "integers", "zeros", "arange", "poison", "constant")
+LARGEST_BYTES = 1 << 33
+"""What one buffer may take: 8 GiB."""
 POISON_BYTE = 0xDB
 """What a buffer that the kernel must fill holds before: a value that no kernel of ours computes."""
-_FLOATS = ("f16", "bf16", "f32", "f64", "tf32", "e4m3", "e5m2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +48,6 @@ class Expectation:
     rtol: float
     atol: float
     is_exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """How a buffer compares with what was expected: elements that differ, and the first and worst of them."""
-
-    buffer: str
-    num_wrong: int
-    num_elements: int
-    first: tuple[int, ...] = ()
-    first_found: float = 0.0
-    first_expected: float = 0.0
-    worst_error: float = 0.0
-
-    def __str__(self) -> str:
-        if self.num_wrong == 0:
-            return f"{self.buffer}: all {self.num_elements} elements as expected"
-        at = ",".join(map(str, self.first))
-        return (f"{self.buffer}: {self.num_wrong} of {self.num_elements} elements differ; the first is {self.buffer}[{at}] = "
-                f"{self.first_found:g}, expected {self.first_expected:g}; the largest error is {self.worst_error:g}")
 
 
 @dataclass(slots=True)
@@ -98,40 +83,17 @@ class LaunchFile:
     def as_float64(self, name: str) -> NDArray[Any]:
         """Return a buffer's values in float64 (packed and scale formats as their codes)."""
         array, fmt = self.buffers[name], self.formats[name]
-        if fmt in _FLOATS:
-            return _decode(array, fmt)
+        if fmt in FLOATS:
+            return decode(array, fmt)
         return array.astype(np.float64)
 
     def _compare(self, name: str, expectation: Expectation, value: NDArray[Any]) -> Comparison:
         found = self.as_float64(name)
         if value.shape != found.shape:
             raise LaunchError(f"{self.path.name}: [expect.{name}] gives shape {value.shape}, the buffer has {found.shape}")
-        fmt = self.formats[name]
         if expectation.is_exact:
-            rounded = _decode(_encode(value, fmt), fmt) if fmt in _FLOATS else value
-            wrong = ~((found == rounded) | (np.isnan(found) & np.isnan(rounded)))
-            value = rounded
-        else:
-            wrong = ~(np.abs(found - value) <= expectation.atol + expectation.rtol * np.abs(value))
-            wrong &= ~((found == value) | (np.isnan(found) & np.isnan(value)))
-        count = int(np.count_nonzero(wrong))
-        if count == 0:
-            return Comparison(name, 0, found.size)
-        first = tuple(int(k) for k in np.argwhere(wrong)[0])
-        with np.errstate(invalid="ignore"):
-            worst = float(np.nanmax(np.where(wrong, np.abs(found - value), 0.0)))
-        return Comparison(name, count, found.size, first, float(found[first]), float(value[first]), worst)
-
-
-def _decode(array: NDArray[Any], fmt: str) -> NDArray[Any]:
-    codes = np.ascontiguousarray(array).view(np.dtype(f"u{array.dtype.itemsize}"))
-    return np.asarray(to_float64(fmt, codes), np.float64).reshape(array.shape)
-
-
-def _encode(values: NDArray[Any], fmt: str) -> NDArray[Any]:
-    dtype = DTYPES[fmt]
-    codes = np.asarray(from_float64(fmt, np.ascontiguousarray(values, np.float64)))
-    return codes.astype(np.dtype(f"u{dtype.itemsize}")).view(dtype).reshape(np.shape(values))
+            return compare_exactly(name, found, value, self.formats[name])
+        return compare_within(name, found, value, expectation.atol, expectation.rtol)
 
 
 def _evaluated(name: str, expectation: Expectation, buffers: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
@@ -140,6 +102,11 @@ def _evaluated(name: str, expectation: Expectation, buffers: Mapping[str, NDArra
             return evaluate(expectation.value, buffers)
     except LaunchError as error:
         raise LaunchError(f"[expect.{name}]: {error}") from None
+
+
+def _to_codes(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return whole numbers in an integer dtype, wrapping as a cast in C does."""
+    return np.asarray(values).astype(np.int64).astype(dtype)
 
 
 # ---------------------------------------------------------------- reading
@@ -164,6 +131,24 @@ class _Reader:
             raise self.fail(where, f"'{key}' must be a whole number, not {value!r}")
         return value
 
+    def size(self, table: Mapping[str, Any], key: str, where: str) -> int:
+        value = self.integer(table, key, where)
+        if not 0 <= value <= LARGEST_BYTES:
+            raise self.fail(where, f"'{key}' is {value}; it must be 0 to {LARGEST_BYTES} bytes")
+        return value
+
+    def number(self, table: Mapping[str, Any], key: str, where: str, default: float = 0.0) -> Any:
+        value = table.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.fail(where, f"'{key}' must be a number, not {value!r}")
+        return value
+
+    def text(self, table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str | None:
+        value = table.get(key, default)
+        if value is not None and not isinstance(value, str):
+            raise self.fail(where, f"'{key}' must be a text in quotes, not {value!r}")
+        return value
+
     def integers(self, table: Mapping[str, Any], key: str, where: str, default: Any = None) -> tuple[int, ...] | None:
         value = table.get(key, default)
         if value is None:
@@ -182,25 +167,32 @@ class _Reader:
                 raise self.fail("the file", f"'{key}.{name}' must be a table")
         return value
 
+    def rows(self, table: Mapping[str, Any], key: str) -> list[Any]:
+        value = table.get(key, [])
+        if not isinstance(value, list):
+            raise self.fail("the file", f"'{key}' must be a list of tables", "write [[args]] above each")
+        return value
+
     # ------------------------------------------------------------ buffers
     def buffer(self, name: str, table: Mapping[str, Any]) -> tuple[NDArray[Any], str]:
         where = f"[buffers.{name}]"
         self.only(table, _BUFFER, where)
         fmt = table.get("dtype")
-        if fmt not in DTYPES:
+        if not isinstance(fmt, str) or fmt not in DTYPES:
             raise self.fail(where, f"dtype {fmt!r} is not a format", f"use one of {', '.join(DTYPES)}")
         shape = self.integers(table, "shape", where)
         if shape is None or any(s < 0 for s in shape):
-            raise self.fail(where, "'shape' must be a list of sizes")
+            raise self.fail(where, "'shape' must be a list of sizes", "such as shape = [128, 64]")
+        nbytes = math.prod(shape) * DTYPES[str(fmt)].itemsize
+        if nbytes > LARGEST_BYTES:
+            raise self.fail(where, f"shape {list(shape)} takes {nbytes} bytes; {LARGEST_BYTES} (8 GiB) are the limit")
         init = table.get("init", "zeros")
-        if init in _INITS:
+        if isinstance(init, str) and init in _INITS:
             array = self._filled(str(init), table, str(fmt), shape, where)
         elif isinstance(init, str) and init.endswith(".npy"):
             array = self._from_npy(init, str(fmt), shape, where)
         else:
             raise self.fail(where, f"init {init!r} is unknown", f"use one of {', '.join(_INITS)} or a .npy file")
-        if array.nbytes > 1 << 33:
-            raise self.fail(where, f"{array.nbytes} bytes are more than 8 GiB")
         return array, str(fmt)
 
     def _filled(self, init: str, table: Mapping[str, Any], fmt: str, shape: tuple[int, ...], where: str) -> NDArray[Any]:
@@ -208,12 +200,15 @@ class _Reader:
         if init == "poison":
             count = int(np.prod(shape, dtype=np.int64))
             return np.full(count * dtype.itemsize, POISON_BYTE, np.uint8).view(dtype).reshape(shape)
-        rng = np.random.default_rng(self.integer(table, "seed", where, 1))
+        seed = self.integer(table, "seed", where, 1)
+        if seed < 0:
+            raise self.fail(where, f"'seed' is {seed}; it cannot be negative")
+        rng = np.random.default_rng(seed)
         match init:
             case "normal":
                 values: NDArray[Any] = rng.standard_normal(shape)
             case "uniform":
-                values = rng.uniform(float(table.get("low", 0.0)), float(table.get("high", 1.0)), shape)
+                values = rng.uniform(self.number(table, "low", where, 0.0), self.number(table, "high", where, 1.0), shape)
             case "integers":
                 low, high = self.integer(table, "low", where, -4), self.integer(table, "high", where, 5)
                 if low >= high:
@@ -222,23 +217,28 @@ class _Reader:
             case "arange":
                 values = np.arange(int(np.prod(shape))).reshape(shape)
             case "constant":
-                values = np.full(shape, float(table.get("value", 0.0)))
+                values = np.full(shape, float(self.number(table, "value", where)))
             case _:
                 values = np.zeros(shape)
-        return _encode(values, fmt) if fmt in _FLOATS else values.astype(dtype)
+        return encode(values, fmt) if fmt in FLOATS else _to_codes(values, dtype)
 
     def _from_npy(self, name: str, fmt: str, shape: tuple[int, ...], where: str) -> NDArray[Any]:
         path = self.path.parent / name
         try:
             array = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise self.fail(where, f"{path}: {error}") from None
+        except OSError as error:
+            raise self.fail(where, f"{path}: {error.strerror or error}", "paths are relative to the launch file") from None
+        except (ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+            hint = "save plain numbers: numpy.save(path, array, allow_pickle=False)"
+            raise self.fail(where, f"{path}: {error or 'not a .npy file'}", hint) from None
+        if not isinstance(array, np.ndarray):
+            raise self.fail(where, f"{path} holds several arrays", "save one with numpy.save")
         if array.shape != shape:
             raise self.fail(where, f"{name} has shape {array.shape}, the buffer says {shape}")
         if array.dtype == DTYPES[fmt]:
             return np.ascontiguousarray(array)
-        if array.dtype.kind in "fiu" and fmt in _FLOATS and array.dtype.itemsize != DTYPES[fmt].itemsize:
-            return _encode(array.astype(np.float64), fmt)
+        if array.dtype.kind in "fiu" and fmt in FLOATS and array.dtype.itemsize != DTYPES[fmt].itemsize:
+            return encode(array.astype(np.float64), fmt)
         if array.dtype.itemsize == DTYPES[fmt].itemsize:
             return np.ascontiguousarray(array).view(DTYPES[fmt])
         raise self.fail(where, f"{name} holds {array.dtype}, the buffer says {fmt}")
@@ -247,13 +247,14 @@ class _Reader:
     def map(self, name: str, table: Mapping[str, Any], buffers: Mapping[str, HostArray]) -> TensorMapArgument:
         where = f"[tensor_maps.{name}]"
         self.only(table, _MAP, where)
-        buffer = table.get("buffer", name)
-        if buffer not in buffers:
-            raise self.fail(where, f"there is no buffer '{buffer}'", f"the buffers are {', '.join(buffers) or 'none'}")
-        options = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items() if k != "buffer"}
+        buffer = self._known(table.get("buffer", name), buffers, "buffer", where)
+        options: dict[str, Any] = {k: v for k, v in table.items() if k != "buffer"}
+        options |= {key: self.integers(table, key, where) for key in _MAP_SIZES if key in table}
+        for key in _MAP_WORDS:
+            self.text(table, key, where)
         try:
             return tensor_map(buffers[buffer], **options)
-        except (LaunchError, TypeError) as error:
+        except LaunchError as error:
             raise self.fail(where, str(error)) from None
 
     def argument(self, k: int, table: Any, buffers: Mapping[str, HostArray], maps: Mapping[str, TensorMapArgument]) -> Any:
@@ -261,50 +262,58 @@ class _Reader:
         if not isinstance(table, dict):
             raise self.fail(where, "each argument is a table such as { u32 = 512 }")
         self.only(table, _ARGUMENT, where)
-        kinds = [key for key in table if key not in ("size", "offset")]
+        kinds = [key for key in table if key != "size"]
         if len(kinds) != 1:
             raise self.fail(where, f"one of {', '.join(_ARGUMENT)} is needed, found {', '.join(kinds) or 'none'}")
         kind, value = kinds[0], table[kinds[0]]
         if kind == "tensor_map":
-            if value not in maps:
-                raise self.fail(where, f"there is no tensor map '{value}'", f"the maps are {', '.join(maps) or 'none'}")
-            return maps[value]
+            return maps[self._known(value, maps, "tensor map", where)]
         if kind == "pointer":
             return self._pointer(value, buffers, where)
         if kind == "null":
             return None
         if kind == "scratch_per_cta":
-            return ScratchPerCta(self.integer(table, kind, where))
+            return ScratchPerCta(self.size(table, kind, where))
         if kind == "struct":
-            return self._struct(value, self.integer(table, "size", where), buffers, where)
-        return Typed(kind, value)
+            return self._struct(value, self.size(table, "size", where), buffers, where)
+        return Typed(kind, self.number(table, kind, where))
 
     def _pointer(self, name: Any, buffers: Mapping[str, HostArray], where: str) -> HostArray:
-        if name not in buffers:
-            raise self.fail(where, f"there is no buffer '{name}'", f"the buffers are {', '.join(buffers) or 'none'}")
-        return buffers[name]
+        return buffers[self._known(name, buffers, "buffer", where)]
+
+    def _known(self, name: Any, things: Mapping[str, Any], what: str, where: str) -> str:
+        """Return `name` if it is one of the things that the file declares."""
+        if not isinstance(name, str) or name not in things:
+            raise self.fail(where, f"there is no {what} '{name}'", f"the {what}s are {', '.join(things) or 'none'}")
+        return name
 
     def _struct(self, fields: Any, size: int, buffers: Mapping[str, HostArray], where: str) -> Packed:
+        if not isinstance(fields, list):
+            raise self.fail(where, "'struct' must be a list of fields such as { at = 0, u8 = 1 }")
         out: list[tuple[int, str, Any]] = []
-        for entry in fields if isinstance(fields, list) else []:
-            kinds = [k for k in entry if k != "at"]
+        for entry in fields:
+            kinds = [k for k in entry if k != "at"] if isinstance(entry, dict) else []
             if len(kinds) != 1 or "at" not in entry or kinds[0] not in (*_NUMBERS, "pointer"):
                 raise self.fail(where, f"a field is {{ at = OFFSET, TYPE = VALUE }}, not {entry}")
-            value = self._pointer(entry["pointer"], buffers, where) if kinds[0] == "pointer" else entry[kinds[0]]
+            is_pointer = kinds[0] == "pointer"
+            value = self._pointer(entry["pointer"], buffers, where) if is_pointer else self.number(entry, kinds[0], where)
             out.append((self.integer(entry, "at", where), kinds[0], value))
-        return Packed(tuple(out), size)
+        try:
+            return packed(out, size)
+        except LaunchError as error:
+            raise self.fail(where, str(error)) from None
 
     def expectation(self, name: str, table: Mapping[str, Any], buffers: Mapping[str, Any]) -> Expectation:
         where = f"[expect.{name}]"
         self.only(table, _EXPECT, where)
-        if name not in buffers:
-            raise self.fail(where, f"there is no buffer '{name}'", f"the buffers are {', '.join(buffers) or 'none'}")
+        self._known(name, buffers, "buffer", where)
         if not isinstance(table.get("value"), str):
             raise self.fail(where, "'value' must be an expression in quotes")
         exact = bool(table.get("exact", False))
         if exact and ("rtol" in table or "atol" in table):
             raise self.fail(where, "'exact' leaves no room for rtol or atol")
-        return Expectation(table["value"], float(table.get("rtol", 0.0 if exact else 1e-5)), float(table.get("atol", 0.0)), exact)
+        rtol, atol = self.number(table, "rtol", where, 0.0 if exact else 1e-5), self.number(table, "atol", where, 0.0)
+        return Expectation(table["value"], rtol, atol, exact)
 
 
 def read_launch_file(path: str | Path) -> LaunchFile:
@@ -319,14 +328,15 @@ def read_launch_file(path: str | Path) -> LaunchFile:
     except OSError as error:
         raise LaunchError(f"{path}: {error.strerror or error}\n  hint: give the path of a launch file (.toml)") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LaunchError(f"{path}: not a TOML text: {error}") from None
+        hint = "a launch file begins with: module = \"kernel.ptx\""
+        raise LaunchError(f"{path}: not a TOML text: {error}\n  hint: {hint}") from None
     reader.only(document, _TOP, "the file")
     if not isinstance(document.get("module"), str):
         raise reader.fail("the file", "'module' must name a .ptx file")
     if "declare" in document:
         raise UnsupportedError(f"{path}: [[declare]] is judged by the checker, which does not exist yet: take it out")
     module = load(path.parent / document["module"])
-    entry = document.get("entry") or (module.entries[0] if len(module.entries) == 1 else None)
+    entry = reader.text(document, "entry", "the file") or (module.entries[0] if len(module.entries) == 1 else None)
     if entry is None:
         raise reader.fail("the file", f"the module has {len(module.entries)} entries, so 'entry' is needed", f"they are {', '.join(module.entries)}")
     made = {name: reader.buffer(name, table) for name, table in reader.table(document, "buffers").items()}
@@ -334,13 +344,13 @@ def read_launch_file(path: str | Path) -> LaunchFile:
     formats = {name: fmt for name, (_, fmt) in made.items()}
     hosts = {name: host_array(array, formats[name]) for name, array in buffers.items()}
     maps = {name: reader.map(name, table, hosts) for name, table in reader.table(document, "tensor_maps").items()}
-    args = [reader.argument(k, a, hosts, maps) for k, a in enumerate(document.get("args", []))]
+    args = [reader.argument(k, a, hosts, maps) for k, a in enumerate(reader.rows(document, "args"))]
     expect = {name: reader.expectation(name, t, buffers) for name, t in reader.table(document, "expect").items()}
     grid = reader.integers(document, "grid", "the file", [1])
     assert grid is not None
     return LaunchFile(
-        path, module, str(entry), grid, reader.integers(document, "block", "the file"), reader.integers(document, "cluster", "the file"),
-        reader.integer(document, "dynamic_smem", "the file", 0), str(document.get("gpu", "b200")),
+        path, module, entry, grid, reader.integers(document, "block", "the file"), reader.integers(document, "cluster", "the file"),
+        reader.integer(document, "dynamic_smem", "the file", 0), str(reader.text(document, "gpu", "the file", "b200")),
         reader.integer(document, "sms", "the file") if "sms" in document else None, buffers, formats, args, expect,
         {id(host): name for name, host in hosts.items()},
     )

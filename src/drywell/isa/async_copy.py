@@ -1,4 +1,4 @@
-"""cp.async, the copies of a thread from global to shared memory, their groups, and arrivals that they trigger.
+"""cp.async, the copies of a thread from global to shared memory, their groups, the arrivals they trigger.
 
 Source: PTX ISA, "Data Movement and Conversion Instructions: Asynchronous copy", non-bulk.
 """
@@ -42,12 +42,11 @@ def _size(i: Mods) -> Op:
     since=(7, 0),
     ref=_REF,
 )
-def cp_async(
-    m: Any, i: Mods, a: Any, b: Any, cp_size: Any, src_size: Any, policy: Any
-) -> None:
+def cp_async(m: Any, i: Mods, a: Any, b: Any, cp_size: Any, src_size: Any, policy: Any) -> None:
     """Copy 4, 8 or 16 bytes per lane from global to shared memory at some later moment.
 
-    Bytes from `src_size` on become zero and are not read. Undefined: a `src_size` above the size (here a fault); two copies of one group to one place; touching either side before the group's wait.
+    Bytes from `src_size` on become zero and are not read. Undefined: a `src_size` above the
+    size (here a fault), two copies of one group to one place, touching either side before the group's wait.
     """
     size = int(cp_size[m.one_lane()])
     wanted = np.full(32, size, np.int64) if src_size is None else np.asarray(src_size).astype(np.int64)
@@ -72,7 +71,9 @@ def a_copy(values: NDArray[Any]) -> NDArray[Any]:
     return np.array(values)
 
 
-def _read(m: Any, source: Any, mask: NDArray[np.bool_], size: int, wanted: NDArray[np.int64]) -> NDArray[np.uint8]:
+def _read(
+    m: Any, source: Any, mask: NDArray[np.bool_], size: int, wanted: NDArray[np.int64]
+) -> NDArray[np.uint8]:
     """Read each lane's `wanted` bytes, the rest of `size` zero."""
     if (wanted[mask] == size).all():
         whole: NDArray[np.uint8] = m.load("global", source, size, mask=mask)
@@ -89,7 +90,8 @@ def _read(m: Any, source: Any, mask: NDArray[np.bool_], size: int, wanted: NDArr
 
 
 def wait_for(ops: tuple[Any, ...], what: str, is_read: bool = False) -> Wait | None:
-    """Return the Wait for operations to be done (or, `is_read`, to have read their sources); None when they are."""
+    """Return the Wait for operations to be done (`is_read`: to have read their sources); None when they
+    are."""
 
     def left() -> list[Any]:
         return [op for op in ops if not (op.is_read if is_read else op.done)]
@@ -103,25 +105,27 @@ def wait_for(ops: tuple[Any, ...], what: str, is_read: bool = False) -> Wait | N
     return Wait(lambda: not left(), lambda: None, WaitReason("operations", text))
 
 
-@instruction("cp.async.commit_group;", order_free=True, unit="async", since=(7, 0), ref=_REF + "-commit-group")
+@instruction("cp.async.commit_group;", unit="async", since=(7, 0), ref=_REF + "-commit-group")
 def cp_async_commit_group(m: Any, i: Mods) -> None:
     """Close the thread's group of cp.async copies; an empty group counts too."""
     m.cp_async_groups.commit(m.mask)
 
 
 @instruction(
-    "cp.async.wait_group n;", types={"n": Op("u32", accepts="i")}, order_free=True, unit="async", since=(7, 0),
+    "cp.async.wait_group n;",
+    types={"n": Op("u32", accepts="i")},
+    unit="async",
+    since=(7, 0),
     ref=_REF + "-wait-group-cp-async-wait-all",
 )
 def cp_async_wait_group(m: Any, i: Mods, n: Any) -> Wait | None:
-    """Wait until at most the `n` newest groups of the thread are unfinished. Other threads' copies are not awaited."""
+    """Wait until at most the `n` newest groups of the thread are unfinished; other threads' are not
+    awaited."""
     left = m.cp_async_groups.outstanding(m.mask, int(n[m.one_lane()]))
     return wait_for(left, "cp.async.wait_group")
 
 
-@instruction(
-    "cp.async.wait_all;", order_free=True, unit="async", since=(7, 0), ref=_REF + "-wait-group-cp-async-wait-all"
-)
+@instruction("cp.async.wait_all;", unit="async", since=(7, 0), ref=_REF + "-wait-group-cp-async-wait-all")
 def cp_async_wait_all(m: Any, i: Mods) -> Wait | None:
     """Wait for all cp.async copies of the thread, committed or not."""
     m.cp_async_groups.commit(m.mask)

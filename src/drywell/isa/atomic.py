@@ -1,6 +1,7 @@
 """Atomics: atom, red, and their asynchronous relatives st.async and red.async.
 
-A warp's lanes act one after the other, lowest first; each reads, combines and writes in one step. Memory order and
+A warp's lanes act one after the other, lowest first; each reads, combines and writes in one step. Memory
+order and
 scope need no work: every access takes effect in program order.
 """
 
@@ -16,9 +17,8 @@ from drywell.base.dtypes import TYPES
 from drywell.isa.declare import Mods, Op, Problem, instruction
 from drywell.isa.operand import VECTOR, address, loaded, policy, stored
 from drywell.isa.rules import rule, when
+from drywell.machine.reduce import combine
 from drywell.machine.windows import space_of
-from drywell.numerics.comparison import maximum, minimum
-from drywell.numerics.softfloat import add
 
 _SHARED = "shared shared::cta shared::cluster"
 _HALVES = "f16 bf16 f16x2 bf16x2"
@@ -43,7 +43,12 @@ _LEGAL = (
     when("noftz", "noftz", type=_HALVES),
     when("hint", "*", space="- global"),
     when("vec", "*", space="- global", op="add min max"),
-    rule("vec: *", "op: min max", "type: u32 u64 s32 s64", reason="integer minimum and maximum have no vector form"),
+    rule(
+        "vec: *",
+        "op: min max",
+        "type: u32 u64 s32 s64",
+        reason="integer minimum and maximum have no vector form",
+    ),
     when("vec", "v2 v4", type=f"f32 {_HALVES}"),
     when("vec", "v8", type="f16 bf16"),
     rule(
@@ -68,59 +73,27 @@ def _source(i: Mods) -> Op:
 
 
 Bytes = NDArray[np.uint8]
-Combine = Callable[[Bytes, NDArray[np.bool_]], Bytes]
+Step = Callable[[Bytes, NDArray[np.bool_]], Bytes]
 
 
-def _integer(op: str, dtype: str, old: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """Return what an integer operation leaves in memory."""
-    one = old.dtype.type(1)
-    x, y = old.view(dtype), b.view(dtype)
-    results: dict[str, Callable[[], NDArray[Any]]] = {
-        "add": lambda: old + b,
-        "and": lambda: old & b,
-        "or": lambda: old | b,
-        "xor": lambda: old ^ b,
-        "exch": lambda: b,
-        "min": lambda: np.minimum(x, y).view(old.dtype),
-        "max": lambda: np.maximum(x, y).view(old.dtype),
-        "inc": lambda: np.where(old >= b, old.dtype.type(0), old + one),
-        "dec": lambda: np.where((old == 0) | (old > b), b, old - one),
-    }
-    return results[op]()
+def combined(
+    op: str, type_name: str, old: Bytes, new: Bytes, flush: NDArray[np.bool_] | None = None
+) -> Bytes:
+    """Return the bytes (uint8[n, size]) that `op` of a PTX type leaves where `old` was and `new` comes.
 
-
-def _float(op: str, fmt: str, old: NDArray[Any], b: NDArray[Any], flush: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return what a floating-point operation leaves in memory; f32 sums flush subnormals where `flush` is set."""
-    if op == "min":
-        return minimum(fmt, old, b)
-    if op == "max":
-        return maximum(fmt, old, b)
-    if fmt == "f32" and flush.any():
-        return np.where(flush[:, None], add(fmt, old, b, ftz=True), add(fmt, old, b))
-    return add(fmt, old, b)
-
-
-def combined(op: str, type_name: str, old: Bytes, b: Bytes, flush: NDArray[np.bool_] | None = None) -> Bytes:
-    """Return the bytes (uint8[n, size]) that `op` of PTX type `type_name` leaves where `old` was and `b` comes.
-
-    Both may hold several elements a row. `flush` marks rows whose f32 sums flush subnormals (default: all).
+    `flush` marks the rows whose f32 sums flush subnormals (default: all).
     """
-    kind = TYPES[type_name]
-    fmt = type_name.removesuffix("x2")
-    width = kind.bits // kind.lanes
-    if width == 128:
-        return b
-    x, y = (np.ascontiguousarray(v).view(f"<u{width // 8}") for v in (old, b))
-    if kind.kind == "float":
-        rows = np.ones(len(x), np.bool_) if flush is None else flush
-        out = _float(op, fmt, x, y, rows)
-    else:
-        out = _integer(op, f"<{'i' if kind.kind == 'signed' else 'u'}{width // 8}", x, y)
-    return np.ascontiguousarray(out).view(np.uint8)
+    if op == "exch":
+        return new
+    if type_name != "f32" or flush is None or flush.all():
+        return combine(op, type_name, old, new)
+    kept = combine(op, type_name, old, new, ftz=False)
+    return np.where(flush[:, None], combine(op, type_name, old, new), kept)
 
 
 def as_bytes(values: Any) -> Bytes:
-    """Return a register, or a tuple of registers, as uint8[32, size]: a lane's elements one after the other."""
+    """Return a register, or a tuple of registers, as uint8[32, size]: a lane's elements one after the
+    other."""
     parts = values if isinstance(values, tuple) else (values,)
     return np.concatenate([np.ascontiguousarray(p).view(np.uint8).reshape(32, -1) for p in parts], axis=1)
 
@@ -128,39 +101,39 @@ def as_bytes(values: Any) -> Bytes:
 def _flushes(space: str, addresses: NDArray[Any]) -> NDArray[np.bool_]:
     """Say per lane whether an f32 sum flushes subnormals.
 
-    SPEC: on global memory it does, on shared memory not. Source: PTX ISA, atom, "Floating-point operation .add".
+    SPEC: on global memory it does, on shared memory not. Source: PTX ISA, atom, "Floating-point operation
+    .add".
     """
     if space:
         return np.full(32, space == "global")
     return np.array([space_of(int(a)) == "global" for a in addresses])
 
 
-def _update(m: Any, i: Mods, a: Any, combine: Combine, size: int) -> Bytes:
-    """Apply `combine` to `size` bytes of each active lane, element groups being checked for alignment as one."""
-    space = str(i["space"] or "")
-    old: Bytes = m.update(space, a, size, combine)
+def _update(m: Any, i: Mods, a: Any, step: Step, size: int) -> Bytes:
+    """Apply `step` to `size` bytes of each active lane, lowest lane first; return the bytes before."""
+    old: Bytes = m.update(str(i["space"] or ""), a, size, step)
     return old
 
 
 def _values(i: Mods, old: Bytes, dtype: Any) -> Any:
     """Turn the old bytes into the destination: one value, or a list for a vector."""
-    count = VECTOR[i["vec"]] if "vec" in i else 1
+    count = VECTOR[i.get("vec")]
     columns = old.reshape(32, count, -1)
     out = [np.ascontiguousarray(columns[:, k]).view(dtype)[:, 0] for k in range(count)]
-    return out if "vec" in i and i["vec"] else out[0]
+    return out if i.get("vec") else out[0]
 
 
 def _apply(m: Any, i: Mods, a: Any, b: Any) -> Bytes:
     data = as_bytes(b)
     flush = _flushes(str(i["space"] or ""), a)
 
-    def combine(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
+    def step(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
         return combined(str(i["op"]), str(i["type"]), old, data, flush)
 
-    return _update(m, i, a, combine, data.shape[1])
+    return _update(m, i, a, step, data.shape[1])
 
 
-_SLOTS: dict[str, str] = {
+_SLOTS: dict[str, Any] = {
     "space": f"global {_SHARED}",
     "noftz": "noftz",
     "hint": "L2::cache_hint",
@@ -206,10 +179,10 @@ def atom_cas(m: Any, i: Mods, a: Any, b: Any, c: Any) -> Any:
     """Write the third operand where memory equals the second; return what was there before."""
     wanted, new = as_bytes(b), as_bytes(c)
 
-    def combine(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
+    def step(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
         return np.where((old == wanted).all(axis=1)[:, None], new, old)
 
-    return _values(i, _update(m, i, a, combine, wanted.shape[1]), b.dtype)
+    return _values(i, _update(m, i, a, step, wanted.shape[1]), b.dtype)
 
 
 @instruction(
@@ -234,7 +207,9 @@ def red(m: Any, i: Mods, a: Any, b: Any, policy: Any) -> None:
 
 
 def _remote(i: Mods) -> str | None:
-    return "a store or reduction into another CTA's shared memory is not executed yet: clusters run with one CTA"
+    return (
+        "a store or reduction into another CTA's shared memory is not executed yet: clusters run with one CTA"
+    )
 
 
 _VECTOR_WORDS = "b32 b64 u32 u64 s32 s64 f32 f64"
@@ -245,7 +220,9 @@ def vector_of_128_bits(i: Mods) -> Problem | None:
     bits = TYPES[str(i["type"])].bits * VECTOR[i["vec"]]
     if bits <= 128:
         return None
-    return Problem(f"'.{i['vec']}.{i['type']}' is {bits} bits, the limit is 128", "vec", f"{bits} bits", "use .v2")
+    return Problem(
+        f"'.{i['vec']}.{i['type']}' is {bits} bits, the limit is 128", "vec", f"{bits} bits", "use .v2"
+    )
 
 
 @instruction(
@@ -289,7 +266,7 @@ def store_async(m: Any, i: Mods, a: Any, b: Any, mbar: Any) -> None:
     m.fault("UNSUPPORTED", str(_remote(i)))
 
 
-def _later(m: Any, what: str, act: Callable[[], None]) -> None:
+def _later(m: Any, what: str, act: Callable[[], Any]) -> None:
     m.start("bulk", what, act)
 
 
@@ -309,8 +286,8 @@ def _later(m: Any, what: str, act: Callable[[], None]) -> None:
 )
 def st_async_global(m: Any, i: Mods, a: Any, b: Any) -> None:
     """Store to global memory at some later moment, releasing what the thread did before."""
-    mask, data = m.mask.copy(), as_bytes(b)
-    _later(m, "st.async", lambda: m.store("", a, data, mask=mask))
+    mask, where, data = m.mask.copy(), np.array(a), as_bytes(b)
+    _later(m, "st.async", lambda: m.store("", where, data, mask=mask))
 
 
 @instruction(
@@ -330,9 +307,9 @@ def st_async_global(m: Any, i: Mods, a: Any, b: Any) -> None:
 )
 def red_async_global(m: Any, i: Mods, a: Any, b: Any) -> None:
     """Add to global memory at some later moment, releasing what the thread did before."""
-    mask, data = m.mask.copy(), as_bytes(b)
+    mask, where, data = m.mask.copy(), np.array(a), as_bytes(b)
 
-    def combine(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
+    def step(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
         return combined("add", str(i["type"]), old, data)
 
-    _later(m, "red.async", lambda: m.update("", a, data.shape[1], combine, mask=mask) and None)
+    _later(m, "red.async", lambda: m.update("", where, data.shape[1], step, mask=mask))

@@ -1,6 +1,7 @@
 """Barriers of threads: bar, barrier, bar.warp.sync, barrier.cluster.
 
-A warp takes part with all its lanes that have not exited; lanes that come one after the other are gathered first.
+A warp takes part with all its lanes that have not exited; lanes that come one after the other are gathered
+first.
 Barriers never wait for asynchronous operations.
 """
 
@@ -74,23 +75,52 @@ def _lanes_of(value: Any, op: str | None) -> NDArray[Any]:
 
 
 @instruction(
-    "bar.red.op.type d, a{, b}, c;", op="popc and or", type="u32 pred", types=_RED, checks=_RED_TYPES,
-    order_free=True, unit="barrier", lane=False, ref=_REF,
+    "bar.red.op.type d, a{, b}, c;",
+    op="popc and or",
+    type="u32 pred",
+    types=_RED,
+    checks=_RED_TYPES,
+    order_free=True,
+    unit="barrier",
+    lane=False,
+    ref=_REF,
 )
 @instruction(
-    "bar.cta.red.op.type d, a{, b}, c;", op="popc and or", type="u32 pred", types=_RED, checks=_RED_TYPES,
-    order_free=True, unit="barrier", lane=False, ref=_REF,
+    "bar.cta.red.op.type d, a{, b}, c;",
+    op="popc and or",
+    type="u32 pred",
+    types=_RED,
+    checks=_RED_TYPES,
+    order_free=True,
+    unit="barrier",
+    lane=False,
+    ref=_REF,
 )
 @instruction(
-    "barrier.red.op{.aligned}.type d, a{, b}, c;", op="popc and or", type="u32 pred", types=_RED, checks=_RED_TYPES,
-    order_free=True, unit="barrier", lane=False, ref=_REF,
+    "barrier.red.op{.aligned}.type d, a{, b}, c;",
+    op="popc and or",
+    type="u32 pred",
+    types=_RED,
+    checks=_RED_TYPES,
+    order_free=True,
+    unit="barrier",
+    lane=False,
+    ref=_REF,
 )
 @instruction(
-    "barrier.cta.red.op{.aligned}.type d, a{, b}, c;", op="popc and or", type="u32 pred", types=_RED,
-    checks=_RED_TYPES, order_free=True, unit="barrier", lane=False, ref=_REF,
+    "barrier.cta.red.op{.aligned}.type d, a{, b}, c;",
+    op="popc and or",
+    type="u32 pred",
+    types=_RED,
+    checks=_RED_TYPES,
+    order_free=True,
+    unit="barrier",
+    lane=False,
+    ref=_REF,
 )
 def bar_red(m: Any, i: Mods, a: Any, b: Any, c: Any) -> Any:
-    """Wait at a named barrier and return the count, conjunction or disjunction of all participants' predicates.
+    """Wait at a named barrier and return the count, conjunction or disjunction of all participants'
+    predicates.
 
     Misuse as for bar.sync.
     """
@@ -115,7 +145,8 @@ def _nothing(values: tuple[NDArray[Any], ...], members: NDArray[np.bool_], lane:
     ref="parallel-synchronization-and-communication-instructions-bar-warp-sync",
 )
 def bar_warp_sync(m: Any, i: Mods, membermask: Any) -> Any:
-    """Wait until every lane named in the mask has come. A lane outside its own mask is undefined and here a fault."""
+    """Wait until every lane named in the mask has come. A lane outside its own mask is undefined and here
+    a fault."""
     return gather(m, membermask, (), _nothing, (), key=None)
 
 
@@ -131,7 +162,8 @@ _CLUSTER = "parallel-synchronization-and-communication-instructions-barrier-clus
     ref=_CLUSTER,
 )
 def barrier_cluster_arrive(m: Any, i: Mods) -> None:
-    """Arrive at the cluster's barrier and go on. Arriving twice without a wait between is undefined, here a fault."""
+    """Arrive at the cluster's barrier and go on. Arriving twice without a wait between is undefined, here
+    a fault."""
     m.cluster.barrier.arrive(m)
 
 
@@ -144,7 +176,6 @@ def barrier_cluster_arrive(m: Any, i: Mods) -> None:
     ref=_CLUSTER,
 )
 def barrier_cluster_wait(m: Any, i: Mods) -> Any:
-    """Wait until every thread of the cluster that has not exited has arrived. Waiting without arriving is a fault."""
+    """Wait until every thread of the cluster that has not exited has arrived. Waiting without arriving is
+    a fault."""
     return m.cluster.barrier.wait(m)
-
-

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from drywell.isa.atomic import combined
 from drywell.isa.async_copy import wait_for
 from drywell.isa.declare import Mods, Op, instruction
 from drywell.isa.operand import policy
 from drywell.isa.rules import when
 from drywell.machine.outcome import Wait
+from drywell.machine.reduce import combine
 
 _REF = "data-movement-and-conversion-instructions-cp-async-bulk"
 _BYTES = Op("u32", multiple_of=16)
@@ -27,21 +27,21 @@ def only_with(slot: str, op: Op) -> Any:
     return lambda i: op if i[slot] else None
 
 
-def aligned(m: Any, what: str, lane: int, **values: int) -> None:
-    """Fault TMA-ALIGN unless every value is a multiple of 16.
-
-    SPEC: sizes and both addresses of a bulk copy are; otherwise PTX leaves it undefined.
-    """
-    for name, value in values.items():
+def _check(m: Any, size: int, **addresses: int) -> None:
+    """Fault TMA-ALIGN unless the size and both addresses are multiples of 16, which PTX asks for."""
+    for name, value in (("size", size), *addresses.items()):
         if value % GRAIN_BYTES:
             m.fault(
-                "TMA-ALIGN", f"{what}: the {name} {value:#x} is not a multiple of 16",
-                f"align the {name} to 16 bytes", lanes=(lane,),
+                "TMA-ALIGN",
+                f"a bulk copy of {size} bytes whose {name} {value:#x} is not a multiple of {GRAIN_BYTES}",
+                f"align the {name} to {GRAIN_BYTES} bytes",
             )
 
 
 def _multicast(i: Mods) -> str | None:
-    return "multicast to several CTAs is not executed yet: clusters run with one CTA" if i["multicast"] else None
+    return (
+        "multicast to several CTAs is not executed yet: clusters run with one CTA" if i["multicast"] else None
+    )
 
 
 def _other_cta(i: Mods) -> str | None:
@@ -56,7 +56,11 @@ def _other_cta(i: Mods) -> str | None:
     multicast="multicast::cluster",
     hint="L2::cache_hint",
     types={
-        "a": "addr", "b": "addr64", "size": _BYTES, "mbar": "addr", "mask": only_with("multicast", _MASK),
+        "a": "addr",
+        "b": "addr64",
+        "size": _BYTES,
+        "mbar": "addr",
+        "mask": only_with("multicast", _MASK),
         "policy": policy,
     },
     checks=[when("multicast", "*", dst="shared::cluster")],
@@ -68,28 +72,25 @@ def _other_cta(i: Mods) -> str | None:
     unsupported=_multicast,
     ref=_REF,
 )
-def cp_async_bulk_load(
-    m: Any, i: Mods, a: Any, b: Any, size: Any, mbar: Any, mask: Any, policy: Any
-) -> None:
+def cp_async_bulk_load(m: Any, i: Mods, a: Any, b: Any, size: Any, mbar: Any, mask: Any, policy: Any) -> None:
     """Copy bytes from global to shared memory and complete as many on the mbarrier.
 
     Undefined: addresses or size off 16 bytes (here a fault), touching either side before completion is seen.
     """
     is_cluster = i["dst"] == "shared::cluster"
     for lane in m.lanes():
-        _load(m, int(a[lane]), int(b[lane]), int(size[lane]), int(mbar[lane]), is_cluster, lane)
+        _load(m, int(a[lane]), int(b[lane]), int(size[lane]), int(mbar[lane]), is_cluster)
 
 
-def _load(m: Any, target: int, source: int, size: int, mbar: int, is_cluster: bool, lane: int) -> None:
-    what = f"bulk copy of {size} bytes into shared memory"
-    aligned(m, what, lane, destination=target, source=source, size=size)
+def _load(m: Any, target: int, source: int, size: int, mbar: int, is_cluster: bool) -> None:
+    _check(m, size, destination=target, source=source)
 
     def perform() -> None:
         data = m.global_bytes(source, size, proxy="async")
         m.shared(target, size, cluster=is_cluster, write=True, proxy="async")[:] = data
         m.mbarrier(mbar, is_cluster).complete_tx(size)
 
-    m.start("bulk", what, perform)
+    m.start("bulk", f"copy of {size} bytes into shared 0x{target:08x}", perform)
 
 
 @instruction(
@@ -132,13 +133,26 @@ def cp_async_bulk_store(m: Any, i: Mods, a: Any, b: Any, size: Any, policy: Any,
     Undefined: addresses or size off 16 bytes (here a fault), writing the source before it has been read.
     """
     for lane in m.lanes():
-        chosen = None if mask is None else int(mask[lane])
-        _store(m, int(a[lane]), int(b[lane]), int(size[lane]), chosen, lane)
+        chosen = 0xFFFF if mask is None else int(mask[lane])
+        op = _store(m, int(a[lane]), int(b[lane]), int(size[lane]), byte_mask=chosen)
+        m.bulk_groups.add(op, (lane,))
 
 
-def _store(m: Any, target: int, source: int, size: int, mask: int | None, lane: int) -> None:
-    what = f"bulk copy of {size} bytes into global memory"
-    aligned(m, what, lane, destination=target, source=source, size=size)
+def _written(old: Any, new: Any, op: str, type_name: str, byte_mask: int) -> Any:
+    """Return the bytes a bulk store leaves where `old` was: combined by `op`, or those that `byte_mask`
+    lets through."""
+    if op:
+        return combine(op, type_name, old, new)
+    keep = np.tile(byte_mask >> np.arange(GRAIN_BYTES) & 1, old.size // GRAIN_BYTES).astype(np.bool_)
+    return np.where(keep, new, old)
+
+
+def _store(
+    m: Any, target: int, source: int, size: int, op: str = "", type_name: str = "", byte_mask: int = 0xFFFF
+) -> Any:
+    """Issue a copy (or a reduction) of shared into global memory: read at one moment, write at a later
+    one."""
+    _check(m, size, destination=target, source=source)
     held: list[Any] = []
 
     def read() -> None:
@@ -146,13 +160,9 @@ def _store(m: Any, target: int, source: int, size: int, mask: int | None, lane: 
 
     def write() -> None:
         view = m.global_bytes(target, size, write=True, proxy="async")
-        if mask is None:
-            view[:] = held[0]
-            return
-        chosen = np.tile(mask >> np.arange(GRAIN_BYTES) & 1, size // GRAIN_BYTES).astype(np.bool_)
-        view[chosen] = held[0][chosen]
+        view[:] = _written(view, held[0], op, type_name, byte_mask)
 
-    m.bulk_groups.add(m.start("bulk", what, read, write), (lane,))
+    return m.start("bulk", f"{op or 'copy'} of {size} bytes from shared 0x{source:08x}", read, write)
 
 
 @instruction(
@@ -211,22 +221,8 @@ def cp_reduce_async_bulk(m: Any, i: Mods, a: Any, b: Any, size: Any, policy: Any
     Undefined as for the plain bulk store.
     """
     for lane in m.lanes():
-        _reduce(m, i, int(a[lane]), int(b[lane]), int(size[lane]), lane)
-
-
-def _reduce(m: Any, i: Mods, target: int, source: int, size: int, lane: int) -> None:
-    what = f"bulk {i['op']} of {size} bytes of {i['type']} into global memory"
-    aligned(m, what, lane, destination=target, source=source, size=size)
-    held: list[Any] = []
-
-    def read() -> None:
-        held.append(m.shared(source, size, proxy="async").copy())
-
-    def write() -> None:
-        view = m.global_bytes(target, size, write=True, proxy="async")
-        view[:] = combined(str(i["op"]), str(i["type"]), view.reshape(1, -1), held[0].reshape(1, -1))[0]
-
-    m.bulk_groups.add(m.start("bulk", what, read, write), (lane,))
+        op = _store(m, int(a[lane]), int(b[lane]), int(size[lane]), str(i["op"]), str(i["type"]))
+        m.bulk_groups.add(op, (lane,))
 
 
 @instruction(
@@ -256,7 +252,9 @@ def cp_reduce_async_bulk_to_cta(m: Any, i: Mods, a: Any, b: Any, size: Any, mbar
     m.fault("UNSUPPORTED", str(_other_cta(i)))
 
 
-@instruction("cp.async.bulk.commit_group;", order_free=True, unit="async", since=(8, 0), ref=_REF + "-commit-group")
+@instruction(
+    "cp.async.bulk.commit_group;", order_free=True, unit="async", since=(8, 0), ref=_REF + "-commit-group"
+)
 def cp_async_bulk_commit_group(m: Any, i: Mods) -> None:
     """Close the thread's group of bulk operations; an empty group counts too."""
     m.bulk_groups.commit(m.mask)
@@ -274,7 +272,8 @@ def cp_async_bulk_commit_group(m: Any, i: Mods) -> None:
 def cp_async_bulk_wait_group(m: Any, i: Mods, n: Any) -> Wait | None:
     """Wait until at most the `n` newest bulk groups of the thread are unfinished.
 
-    With `.read` a group counts as finished once its sources have been read. Other threads' groups are not awaited.
+    With `.read` a group counts as finished once its sources have been read. Other threads' groups are not
+    awaited.
     """
     is_read = i["read"] is not None
     left = m.bulk_groups.outstanding(m.mask, int(n[m.one_lane()]), is_read)

@@ -1,4 +1,5 @@
-"""clusterlaunchcontrol: taking over the work of clusters that have not started. It binds; nothing executes it yet."""
+"""clusterlaunchcontrol: taking over the work of clusters that have not started. It binds; nothing executes
+it yet."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ _COMMON: dict[str, Any] = {
     **_COMMON,
 )
 def clusterlaunchcontrol_try_cancel(m: Any, i: Mods, a: Any, mbar: Any) -> None:
-    """Ask for a cluster that has not started; the answer of 16 bytes comes to shared memory with complete_tx(16).
+    """Ask for a cluster that has not started; the answer of 16 bytes comes to shared memory with
+    complete_tx(16).
 
     Undefined after a failure has been seen, and with multicast when a CTA of the cluster has exited.
     """

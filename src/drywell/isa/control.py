@@ -123,15 +123,29 @@ def pmevent(m: Any, i: Mods, a: Any) -> None:
     types={"n": Op("u32", accepts="i", range=(24, 256), multiple_of=8)},
     unit="control",
     converged="warp",
-    targets=("sm_90a", "sm_100a", "sm_100f", "sm_101a", "sm_101f", "sm_103a", "sm_103f", "sm_110a", "sm_110f",
-             "sm_120a", "sm_120f", "sm_121a", "sm_121f"),
+    targets=(
+        "sm_90a",
+        "sm_100a",
+        "sm_100f",
+        "sm_101a",
+        "sm_101f",
+        "sm_103a",
+        "sm_103f",
+        "sm_110a",
+        "sm_110f",
+        "sm_120a",
+        "sm_120f",
+        "sm_121a",
+        "sm_121f",
+    ),
     since=(8, 0),
     ref="miscellaneous-instructions-setmaxnreg",
 )
 def setmaxnreg(m: Any, i: Mods, n: Any) -> Any:
     """Give registers back to the CTA's pool, or wait until the pool has enough and take them.
 
-    ASSUMED: it takes effect warp by warp; the warps of a warpgroup need not meet. Undefined when the count does not
+    ASSUMED: it takes effect warp by warp; the warps of a warpgroup need not meet. Undefined when the count
+    does not
     go the way the action says (here the fault SETMAXNREG), and what new registers hold.
     """
     return m.cta.set_max_registers(m, int(n[m.one_lane()]), i["action"] == "inc")

@@ -1,27 +1,34 @@
-"""How an instruction is declared: the manual's own syntax line, the options of its slots, the types of its operands, its checks, its meaning.
+"""How an instruction is declared: the manual's own syntax line, the options of its slots, the types of its
+operands, its checks, its meaning.
 
-    @instruction("shl.type d, a, b;", type="b16 b32 b64", types={"b": "u32"}, unit="alu", ref="logic-and-shift-instructions-shl")
+@instruction("shl.type d, a, b;", type="b16 b32 b64", types={"b": "u32"}, unit="alu",
+ref="logic-and-shift-instructions-shl")
     def shl(o, a, b): ...
 
-Syntax lines. The head is dot-separated words; a word given as a keyword is a slot with those options, any other word is literal. `{.x}` is
-optional; `{.sem.scope}` are two slots written together or not at all. Operands: `d` a value, `[a]` an address, `[map, {coords}]` an address of
-two parts, `p|q` a pair and `p{|q}` one whose second half may be left out, `a/[a]` a value or an address, `{, c}` an operand that may be left out.
+Syntax lines. The head is dot-separated words; a word given as a keyword is a slot with those options, any
+other word is literal. `{.x}` is optional; `{.sem.scope}` are two slots written together or not at all.
+Operands: `d` a value, `[a]` an address, `[map, {coords}]` an address of two parts, `p|q` a pair and `p{|q}`
+one whose second half may be left out, `a/[a]` a value or an address, `{, c}` an operand that may be left
+out.
 
-Types. By default every value operand has the type of slot `type`. `types` overrides by operand name with a slot's name, a PTX type, an `Op`, or a
-function of the modifiers that returns one of these (None = the operand is not there with these modifiers). `writes` names the destinations
-(default: `d` when there is one).
+Types. By default every value operand has the type of slot `type`. `types` overrides by operand name with a
+slot's name, a PTX type, an `Op`, or a function of the modifiers that returns one of these (None = the
+operand is not there with these modifiers). `writes` names the destinations (default: `d` when there is
+one).
 
-Meaning. A *lane* instruction (`lane=True`, the default for unit "alu", "fma", "mufu", "mem") is called `f(o, *sources)` once for all lanes of a warp
-and returns the destinations: one value, a tuple in order, or a list for a vector. A *machine* instruction (lane=False) is called `f(m, i, *sources)`
-with the executing warp `m` and the modifiers `i`; it may return an outcome of `drywell.machine.outcome`. Sources come in operand order without
-the destinations; an absent optional operand is None; a vector is a tuple; an address of two parts is a tuple of its parts.
+Meaning. A *lane* instruction (`lane=True`, the default for unit "alu", "fma", "mufu", "mem") is called
+`f(o, *sources)` once for all lanes of a warp and returns the destinations: one value, a tuple in order, or
+a list for a vector. A *machine* instruction (lane=False) is called `f(m, i, *sources)` with the executing
+warp `m` and the modifiers `i`; it may return an outcome of `drywell.machine.outcome`. Sources come in
+operand order without the destinations; an absent optional operand is None; a vector is a tuple; an address
+of two parts is a tuple of its parts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from drywell.base.dtypes import TYPES
@@ -33,7 +40,9 @@ class DeclarationError(TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One word position of the head: literal (one option, its own text), or a choice; `group` ties words written together."""
+    """One word position of the head: literal (one option, its own text), or a choice; `group` ties words
+    written together.
+    """
 
     name: str
     options: tuple[str, ...]
@@ -47,11 +56,13 @@ class Op:
     """What an operand must be. `count` None = a single value, n = a brace list of n; `accepts` holds letters:
 
     r register, i immediate, s symbol address, _ sink, p predicate negation (`!p`), v special register.
-    `range` bounds an immediate, `multiple_of` its grain, `one_of` lists the only values it may have. `is_relaxed` lets the register be wider than the type (ld, st, cvt).
-    Besides PTX types, `type` may be one of NON_VALUE_TYPES: label, targets (of brx), function, params (a parenthesised list, which may
-    always be left out), prototype; and for addresses addr (a 32- or 64-bit register or a symbol), addr32, addr64, addri (addr, or an
-    immediate address). An address operand without a type rule is `addr`. Address sources reach the semantics as one value with the
-    offset added: uint32 or uint64 lanes, as wide as the register (64 for symbols of global, const and param space, else 32).
+    `range` bounds an immediate, `multiple_of` its grain, `one_of` lists the only values it may have.
+    `is_relaxed` lets the register be wider than the type (ld, st, cvt). Besides PTX types, `type` may be
+    one of NON_VALUE_TYPES: label, targets (of brx), function, params (a parenthesised list, which may
+    always be left out), prototype; and for addresses addr (a 32- or 64-bit register or a symbol), addr32,
+    addr64, addri (addr, or an immediate address); an address that `accepts` only "r" takes no symbol. An address operand without a type rule is `addr`. Address
+    sources reach the semantics as one value with the offset added: uint32 or uint64 lanes, as wide as the
+    register (64 for symbols of global, const and param space, else 32).
     """
 
     type: str
@@ -70,7 +81,9 @@ TypeRule = str | Op | Callable[["Mods"], "str | Op | None"]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand of the syntax line: `kind` is value, address, pair or either; `parts` are the names inside (two for a pair or tensor address)."""
+    """One operand of the syntax line: `kind` is value, address, pair or either; `parts` are the names
+    inside (two for a pair or tensor address).
+    """
 
     kind: str
     parts: tuple[str, ...]
@@ -80,7 +93,9 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a check found: the message, the slot or operand it is about ('' = the whole instruction), remark under the caret, hint."""
+    """What a check found: the message, the slot or operand it is about ('' = the whole instruction), remark
+    under the caret, hint.
+    """
 
     message: str
     slot: str = ""
@@ -90,7 +105,9 @@ class Problem:
 
 
 class Mods(Mapping[str, "str | None"]):
-    """The modifiers of one bound instruction: `i.type`, `i["pack::16b"]`; an absent optional slot is None, a present literal its own text."""
+    """The modifiers of one bound instruction: `i.type`, `i["pack::16b"]`; an absent optional slot is None,
+    a present literal its own text.
+    """
 
     __slots__ = ("_words",)
 
@@ -169,9 +186,13 @@ class Declaration:
                 rule = None if chosen is None else Op(chosen)
             else:
                 rule = Op(rule)
+        if rule is not None and name in self.writes:
+            rule = replace(rule, accepts=rule.accepts.replace("i", ""))
         if rule is None or rule.type in TYPES or rule.type in NON_VALUE_TYPES:
             return rule
-        raise DeclarationError(f"{self.syntax!r}: operand {name!r} has type {rule.type!r}, which PTX does not know")
+        raise DeclarationError(
+            f"{self.syntax!r}: operand {name!r} has type {rule.type!r}, which PTX does not know"
+        )
 
 
 REGISTRY: dict[str, list[Declaration]] = {}
@@ -202,7 +223,9 @@ def _parse_head(syntax: str, head: str, options: Mapping[str, str]) -> tuple[Slo
             slots.append(Slot(word, choices, bool(match.group(1)), not is_slot, tied))
     unused = set(options) - {s.name for s in slots}
     if unused:
-        raise DeclarationError(f"{syntax!r}: options given for {sorted(unused)}, which the syntax line does not name")
+        raise DeclarationError(
+            f"{syntax!r}: options given for {sorted(unused)}, which the syntax line does not name"
+        )
     names = [s.name for s in slots]
     if len(set(names)) != len(names):
         raise DeclarationError(f"{syntax!r}: a slot name stands twice")
@@ -273,7 +296,9 @@ def _register(declaration: Declaration) -> None:
     for other in REGISTRY.get(declaration.root, ()):
         words = overlap(declaration, other)
         if words is not None:
-            raise DeclarationError(f"{declaration.syntax!r} overlaps {other.syntax!r}: both accept '{'.'.join(words)}'")
+            raise DeclarationError(
+                f"{declaration.syntax!r} overlaps {other.syntax!r}: both accept '{'.'.join(words)}'"
+            )
     REGISTRY.setdefault(declaration.root, []).append(declaration)
 
 
@@ -299,11 +324,13 @@ def instruction(
     notes: tuple[str, ...] = (),
     **options: str,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare an instruction; see the module's text. Slot names that are no Python words go through `**{"pack::16b": "pack::16b"}`.
+    """Declare an instruction; see the module's text. Slot names that are no Python words go through
+    `**{"pack::16b": "pack::16b"}`.
 
-    `unit` is the pipe it runs on; `ref` the manual's anchor; `targets` the targets that have it when not all do; `since` the `.version`;
-    `converged` is "warp" for `.sync.aligned`; `arrives`/`waits` mark mbarrier parties for reports; `unsupported(mods)` says why a spelling
-    that binds cannot be executed yet. Stacked decorators declare several syntax lines with one meaning.
+    `unit` is the pipe it runs on; `ref` the manual's anchor; `targets` the targets that have it when not
+    all do; `since` the `.version`; `converged` is "warp" for `.sync.aligned`; `arrives`/`waits` mark
+    mbarrier parties for reports; `unsupported(mods)` says why a spelling that binds cannot be executed yet.
+    Stacked decorators declare several syntax lines with one meaning.
     """
     head, rest = _split_head(syntax)
     slots = _parse_head(syntax, head, options)
@@ -325,11 +352,30 @@ def instruction(
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         _register(
             Declaration(
-                name=function.__name__.rstrip("_"), syntax=syntax, slots=slots, operands=operands, types=dict(types or {}), writes=written,
-                semantics=function, is_lane=unit in _LANE_UNITS if lane is None else lane, unit=unit, ref=ref,
-                doc=(function.__doc__ or "").strip(), checks=tuple(checks), targets=targets, since=since, is_order_free=order_free,
-                converged=converged, proxy=proxy, completes_by=completes_by, arrives=arrives, waits=waits, cycles=cycles,
-                unsupported=unsupported, family=function.__module__.rsplit(".", 1)[-1], notes=notes,
+                name=function.__name__.rstrip("_"),
+                syntax=syntax,
+                slots=slots,
+                operands=operands,
+                types=dict(types or {}),
+                writes=written,
+                semantics=function,
+                is_lane=unit in _LANE_UNITS if lane is None else lane,
+                unit=unit,
+                ref=ref,
+                doc=(function.__doc__ or "").strip(),
+                checks=tuple(checks),
+                targets=targets,
+                since=since,
+                is_order_free=order_free,
+                converged=converged,
+                proxy=proxy,
+                completes_by=completes_by,
+                arrives=arrives,
+                waits=waits,
+                cycles=cycles,
+                unsupported=unsupported,
+                family=function.__module__.rsplit(".", 1)[-1],
+                notes=notes,
             )
         )
         return function

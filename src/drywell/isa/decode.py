@@ -1,4 +1,6 @@
-"""From the words of an opcode to its declaration and modifiers, or to the best message about what is wrong with them."""
+"""From the words of an opcode to its declaration and modifiers, or to the best message about what is wrong
+with them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from drywell.isa.declare import REGISTRY, Declaration, Mods, Problem, Slot
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Why a spelling matches no declaration: the index of the offending word (len(words) = the end), message, remark, hint, code."""
+    """Why a spelling matches no declaration: the index of the offending word (len(words) = the end),
+    message, remark, hint, code.
+    """
 
     index: int
     message: str
@@ -20,8 +24,12 @@ class Mismatch:
     code: str = "E0301"
 
 
-def _fill_in_order(slots: tuple[Slot, ...], words: tuple[str, ...]) -> tuple[dict[str, str | None] | None, int, Slot | None]:
-    """Match words against slots left to right; return (modifiers or None, index of the first word not placed, the slot it failed at)."""
+def _fill_in_order(
+    slots: tuple[Slot, ...], words: tuple[str, ...]
+) -> tuple[dict[str, str | None] | None, int, Slot | None]:
+    """Match words against slots left to right; return (modifiers or None, index of the first word not
+    placed, the slot it failed at).
+    """
     got: dict[str, str | None] = {}
     k = 0
     for slot in slots:
@@ -36,9 +44,12 @@ def _fill_in_order(slots: tuple[Slot, ...], words: tuple[str, ...]) -> tuple[dic
 
 
 _SPACES = ("const", "global", "local", "param", "shared", "shared::cta", "shared::cluster")
-_PACKED_TYPES = ("b8x16", "b6x16_p32", "b4x16_p64")
+_OTHER_TYPES = ("b8x16", "b6x16_p32", "b4x16_p64", "s4", "u4")
 _KINDS = {
-    **dict.fromkeys(_SPACES, "space"), **dict.fromkeys((*TYPES, *_PACKED_TYPES), "type"), "row": "layout", "col": "layout",
+    **dict.fromkeys(_SPACES, "space"),
+    **dict.fromkeys((*TYPES, *_OTHER_TYPES), "type"),
+    "row": "layout",
+    "col": "layout",
 }
 
 
@@ -75,16 +86,18 @@ def _fill_any_order(
     return {s.name: got.get(s.name) for s in slots}, len(words), None
 
 
-def _fill(declaration: Declaration, words: tuple[str, ...]) -> tuple[dict[str, str | None] | None, int, Slot | None]:
+def _fill(
+    declaration: Declaration, words: tuple[str, ...]
+) -> tuple[dict[str, str | None] | None, int, Slot | None]:
     fill = _fill_any_order if declaration.is_order_free else _fill_in_order
     return fill(declaration.slots, words)
 
 
 def _ungrouped(declaration: Declaration, got: dict[str, str | None]) -> Slot | None:
     for slot in declaration.slots:
-        if slot.group is not None and got[slot.name] is None:
-            if any(s.group == slot.group and got[s.name] is not None for s in declaration.slots):
-                return slot
+        partners = [s for s in declaration.slots if s.group == slot.group is not None]
+        if got[slot.name] is None and any(got[s.name] is not None for s in partners):
+            return slot
     return None
 
 
@@ -107,7 +120,12 @@ def decode(words: tuple[str, ...]) -> tuple[Declaration, Mods] | Mismatch:
     candidates = REGISTRY.get(words[0])
     if not candidates:
         close = difflib.get_close_matches(words[0], REGISTRY, 1)
-        return Mismatch(0, f"'{words[0]}' is not an instruction Drywell knows", hint=f"did you mean '{close[0]}'?" if close else "", code="E0300")
+        return Mismatch(
+            0,
+            f"'{words[0]}' is not an instruction Drywell knows",
+            hint=f"did you mean '{close[0]}'?" if close else "",
+            code="E0300",
+        )
     best: tuple[int, Declaration, Slot | None] | None = None
     for declaration in candidates:
         got, index, slot = _fill(declaration, words)

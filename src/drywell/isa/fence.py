@@ -1,6 +1,7 @@
 """Fences: membar, fence and its proxy forms, griddepcontrol.
 
-The machine makes every access visible at once and in program order, so a fence has nothing to do when a kernel runs.
+The machine makes every access visible at once and in program order, so a fence has nothing to do when a
+kernel runs.
 What it orders, and what its absence leaves unordered, is for the checker to say.
 """
 
@@ -22,8 +23,13 @@ def membar(m: Any, i: Mods) -> None:
 
 
 @instruction(
-    "fence{.sem}.scope;", sem="sc acq_rel acquire release", scope=_SCOPES, order_free=True, unit="fence",
-    since=(6, 0), ref=_REF,
+    "fence{.sem}.scope;",
+    sem="sc acq_rel acquire release",
+    scope=_SCOPES,
+    order_free=True,
+    unit="fence",
+    since=(6, 0),
+    ref=_REF,
 )
 @instruction(
     "fence.sem.restrict.scope;",
@@ -40,8 +46,14 @@ def membar(m: Any, i: Mods) -> None:
     ref=_REF,
 )
 @instruction(
-    "fence.mbarrier_init.sem.scope;", mbarrier_init="mbarrier_init", sem="release", scope="cluster", order_free=True,
-    unit="fence", since=(8, 0), ref=_REF,
+    "fence.mbarrier_init.sem.scope;",
+    mbarrier_init="mbarrier_init",
+    sem="release",
+    scope="cluster",
+    order_free=True,
+    unit="fence",
+    since=(8, 0),
+    ref=_REF,
 )
 def fence(m: Any, i: Mods) -> None:
     """Order this thread's earlier accesses before its later ones, in the generic proxy and within a scope.
@@ -55,8 +67,13 @@ _MAP: dict[str, TypeRule] = {"a": "addr64", "size": Op("u32", accepts="i", range
 
 @instruction("fence.proxy.kind;", kind="alias async", order_free=True, unit="fence", since=(7, 5), ref=_REF)
 @instruction(
-    "fence.proxy.kind.space;", kind="async", space="global shared::cta shared::cluster", order_free=True,
-    unit="fence", since=(8, 0), ref=_REF,
+    "fence.proxy.kind.space;",
+    kind="async",
+    space="global shared::cta shared::cluster",
+    order_free=True,
+    unit="fence",
+    since=(8, 0),
+    ref=_REF,
 )
 @instruction(
     "fence.proxy.kind.sem.restrict.scope;",
@@ -74,24 +91,44 @@ _MAP: dict[str, TypeRule] = {"a": "addr64", "size": Op("u32", accepts="i", range
     ref=_REF,
 )
 @instruction(
-    "fence.proxy.kind.sem.scope;", kind="tensormap::generic", sem="release", scope=_SCOPES, order_free=True,
-    unit="fence", since=(8, 3), ref=_REF,
+    "fence.proxy.kind.sem.scope;",
+    kind="tensormap::generic",
+    sem="release",
+    scope=_SCOPES,
+    order_free=True,
+    unit="fence",
+    since=(8, 3),
+    ref=_REF,
 )
 def fence_proxy(m: Any, i: Mods) -> None:
     """Order accesses of one proxy before those of another: generic and async, or generic and tensormap."""
 
 
 @instruction(
-    "fence.proxy.kind.sem.scope [a], size;", kind="tensormap::generic", sem="acquire", scope=_SCOPES, types=_MAP,
-    order_free=True, unit="fence", proxy="tensormap", since=(8, 3), ref=_REF,
+    "fence.proxy.kind.sem.scope [a], size;",
+    kind="tensormap::generic",
+    sem="acquire",
+    scope=_SCOPES,
+    types=_MAP,
+    order_free=True,
+    unit="fence",
+    proxy="tensormap",
+    since=(8, 3),
+    ref=_REF,
 )
 def fence_proxy_tensormap_acquire(m: Any, i: Mods, a: Any, size: Any) -> None:
-    """Let later uses of the tensor map at the address, in global memory, see what was released to its proxy."""
+    """Let later uses of the tensor map at the address, in global memory, see what was released to its
+    proxy."""
 
 
 @instruction(
-    "griddepcontrol.action;", action="launch_dependents wait", unit="fence", since=(7, 8), order_free=True,
+    "griddepcontrol.action;",
+    action="launch_dependents wait",
+    unit="fence",
+    since=(7, 8),
+    order_free=True,
     ref="parallel-synchronization-and-communication-instructions-griddepcontrol",
 )
 def griddepcontrol(m: Any, i: Mods) -> None:
-    """Let dependent grids start, or wait for the grids this one depends on; a launch here runs alone, with none."""
+    """Let dependent grids start, or wait for the grids this one depends on; a launch here runs alone, with
+    none."""

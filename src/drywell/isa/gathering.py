@@ -16,7 +16,9 @@ Lanes = NDArray[Any]
 PerLane = Callable[[tuple[Lanes, ...], NDArray[np.bool_], int], tuple[Any, ...]]
 
 
-def _meetings(m: Any, membermask: Lanes, values: tuple[Lanes, ...], key: Hashable) -> dict[Meeting, tuple[int, ...]]:
+def _meetings(
+    m: Any, membermask: Lanes, values: tuple[Lanes, ...], key: Hashable
+) -> dict[Meeting, tuple[int, ...]]:
     """Let the active lanes arrive, those of one mask together; return each meeting with its lanes."""
     groups: dict[int, list[int]] = {}
     for lane in m.lanes():
@@ -37,8 +39,10 @@ def gather(
 ) -> Any:
     """Bring the active lanes together with the lanes of their membermasks and give each its results.
 
-    `give(values, members, lane)` returns one result per entry of `dtypes`. Lanes of one warp may name different
-    masks (cooperative groups do). The outcome is a Wait while a named lane is still away. Fault WARP-MASK for a
+    `give(values, members, lane)` returns one result per entry of `dtypes`. Lanes of one warp may name
+    different
+    masks (cooperative groups do). The outcome is a Wait while a named lane is still away. Fault WARP-MASK
+    for a
     lane outside its own mask, which PTX leaves undefined.
     """
     meetings = _meetings(m, membermask, values, key)

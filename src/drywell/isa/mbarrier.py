@@ -1,6 +1,7 @@
 """mbarriers in shared memory: their life, arrivals, transaction counts and waits.
 
-Executed by several lanes, an instruction acts once per lane, lowest lane first. The rules of the 64-bit object are
+Executed by several lanes, an instruction acts once per lane, lowest lane first. The rules of the 64-bit
+object are
 `machine.mbarrier`'s.
 """
 
@@ -24,10 +25,12 @@ _U32 = Op("u32")
 
 
 def _barriers(m: Any, i: Mods, a: Any) -> list[tuple[int, Any]]:
-    """Return (lane, handle) of each active lane; only `.shared::cluster` forms reach another CTA's barrier."""
+    """Return (lane, handle) of each active lane; only `.shared::cluster` forms reach another CTA's
+    barrier."""
     space = i["space"]
     return [
-        (lane, m.mbarrier(shared_address(m, space, a, lane), space == "shared::cluster")) for lane in m.lanes()
+        (lane, m.mbarrier(shared_address(m, space, a, lane), space == "shared::cluster"))
+        for lane in m.lanes()
     ]
 
 
@@ -64,7 +67,8 @@ def mbarrier_init(m: Any, i: Mods, a: Any, count: Any) -> None:
     ref=_REF + "inval",
 )
 def mbarrier_inval(m: Any, i: Mods, a: Any) -> None:
-    """End an mbarrier's life, so that its memory may serve something else. Undefined while somebody waits on it."""
+    """End an mbarrier's life, so that its memory may serve something else. Undefined while somebody waits
+    on it."""
     for _, barrier in _barriers(m, i, a):
         barrier.inval()
 
@@ -81,7 +85,8 @@ def mbarrier_inval(m: Any, i: Mods, a: Any) -> None:
     ref=_REF + "expect-tx",
 )
 def mbarrier_expect_tx(m: Any, i: Mods, a: Any, tx: Any) -> None:
-    """Let the current phase expect `tx` more bytes, at most 2^20 - 1; it can end the phase when bytes ran ahead."""
+    """Let the current phase expect `tx` more bytes, at most 2^20 - 1; it can end the phase when bytes ran
+    ahead."""
     for lane, barrier in _barriers(m, i, a):
         barrier.expect_tx(int(tx[lane]))
 
@@ -115,7 +120,11 @@ _ARRIVE_SLOTS: dict[str, Any] = {
     "writes": "state",
 }
 _NO_COMPLETE_SLOTS: dict[str, Any] = {
-    **_ARRIVE_SLOTS, "sem": "release", "scope": "cta", "space": _LOCAL, "since": (7, 0),
+    **_ARRIVE_SLOTS,
+    "sem": "release",
+    "scope": "cta",
+    "space": _LOCAL,
+    "since": (7, 0),
 }
 _ARRIVE: dict[str, TypeRule] = {"state": _state, "a": address(), "count": _U32}
 _EXPECT: dict[str, TypeRule] = {"state": _state, "a": address(), "tx": _U32}
@@ -130,36 +139,59 @@ def _arrived(m: Any, i: Mods, a: Any, amount: Any, method: str, **options: bool)
     return out
 
 
-@instruction("mbarrier.arrive{.sem.scope}{.space}.b64 state, [a]{, count};", types=_ARRIVE, ref=_REF + "arrive",
-             **_ARRIVE_SLOTS)
+@instruction(
+    "mbarrier.arrive{.sem.scope}{.space}.b64 state, [a]{, count};",
+    types=_ARRIVE,
+    ref=_REF + "arrive",
+    **_ARRIVE_SLOTS,
+)
 def mbarrier_arrive(m: Any, i: Mods, a: Any, count: Any) -> Any:
-    """Take `count` (default 1) off the pending arrivals and return the state before. More than are pending is a fault."""
+    """Take `count` (default 1) off the pending arrivals and return the state before. More than are pending
+    is a fault."""
     return _arrived(m, i, a, count, "arrive")
 
 
-@instruction("mbarrier.arrive.expect_tx{.sem.scope}{.space}.b64 state, [a], tx;", types=_EXPECT,
-             ref=_REF + "arrive", **_ARRIVE_SLOTS)
+@instruction(
+    "mbarrier.arrive.expect_tx{.sem.scope}{.space}.b64 state, [a], tx;",
+    types=_EXPECT,
+    ref=_REF + "arrive",
+    **_ARRIVE_SLOTS,
+)
 def mbarrier_arrive_expect_tx(m: Any, i: Mods, a: Any, tx: Any) -> Any:
     """Expect `tx` more bytes and arrive once, in one step; return the state before."""
     return _arrived(m, i, a, tx, "arrive_expect_tx")
 
 
-@instruction("mbarrier.arrive.noComplete{.sem.scope}{.space}.b64 state, [a], count;", types=_ARRIVE,
-             ref=_REF + "arrive", **_NO_COMPLETE_SLOTS)
+@instruction(
+    "mbarrier.arrive.noComplete{.sem.scope}{.space}.b64 state, [a], count;",
+    types=_ARRIVE,
+    ref=_REF + "arrive",
+    **_NO_COMPLETE_SLOTS,
+)
 def mbarrier_arrive_no_complete(m: Any, i: Mods, a: Any, count: Any) -> Any:
-    """Arrive without ending the phase and return the state before. Undefined, here a fault, when it would end it."""
+    """Arrive without ending the phase and return the state before. Undefined, here a fault, when it would
+    end it."""
     return _arrived(m, i, a, count, "arrive", no_complete=True)
 
 
-@instruction("mbarrier.arrive_drop{.sem.scope}{.space}.b64 state, [a]{, count};", types=_ARRIVE,
-             ref=_REF + "arrive-drop", **_ARRIVE_SLOTS)
+@instruction(
+    "mbarrier.arrive_drop{.sem.scope}{.space}.b64 state, [a]{, count};",
+    types=_ARRIVE,
+    ref=_REF + "arrive-drop",
+    **_ARRIVE_SLOTS,
+)
 def mbarrier_arrive_drop(m: Any, i: Mods, a: Any, count: Any) -> Any:
-    """Expect `count` (default 1) fewer arrivals from the next phase on, then arrive; return the state before."""
+    """Expect `count` (default 1) fewer arrivals from the next phase on, then arrive; return the state
+    before."""
     return _arrived(m, i, a, count, "arrive_drop")
 
 
-@instruction("mbarrier.arrive_drop.expect_tx{.sem.scope}{.space}.b64 state, [a], tx;", types=_EXPECT,
-             ref=_REF + "arrive-drop", **_ARRIVE_SLOTS)
+@instruction(
+    "mbarrier.arrive_drop.expect_tx{.sem.scope}{.space}.b64 state, [a], tx;",
+    types=_EXPECT,
+    ref=_REF + "arrive-drop",
+    **_ARRIVE_SLOTS,
+)
 def mbarrier_arrive_drop_expect_tx(m: Any, i: Mods, a: Any, tx: Any) -> Any:
     """Expect one arrival fewer from the next phase on and `tx` more bytes in this one, then arrive."""
     out = np.zeros(32, np.uint64)
@@ -168,10 +200,15 @@ def mbarrier_arrive_drop_expect_tx(m: Any, i: Mods, a: Any, tx: Any) -> Any:
     return out
 
 
-@instruction("mbarrier.arrive_drop.noComplete{.sem.scope}{.space}.b64 state, [a], count;", types=_ARRIVE,
-             ref=_REF + "arrive-drop", **_NO_COMPLETE_SLOTS)
+@instruction(
+    "mbarrier.arrive_drop.noComplete{.sem.scope}{.space}.b64 state, [a], count;",
+    types=_ARRIVE,
+    ref=_REF + "arrive-drop",
+    **_NO_COMPLETE_SLOTS,
+)
 def mbarrier_arrive_drop_no_complete(m: Any, i: Mods, a: Any, count: Any) -> Any:
-    """Expect fewer arrivals and arrive without ending the phase. Undefined, here a fault, when it would end it."""
+    """Expect fewer arrivals and arrive without ending the phase. Undefined, here a fault, when it would
+    end it."""
     return _arrived(m, i, a, count, "arrive_drop", no_complete=True)
 
 
@@ -221,25 +258,34 @@ def _try(waiters: Waiters) -> Any:
 
 @instruction("mbarrier.test_wait{.sem.scope}{.space}.b64 p, [a], state;", types=_BY_STATE, **_WAIT_SLOTS)
 def mbarrier_test_wait(m: Any, i: Mods, a: Any, state: Any) -> Any:
-    """Say whether the phase that a state records is over. Undefined for a state older than the phase before."""
+    """Say whether the phase that a state records is over. Undefined for a state older than the phase
+    before."""
     return _test(_waiters(m, i, a, _parity_of(state)))
 
 
-@instruction("mbarrier.test_wait.parity{.sem.scope}{.space}.b64 p, [a], parity;", types=_BY_PARITY, **_WAIT_SLOTS)
+@instruction(
+    "mbarrier.test_wait.parity{.sem.scope}{.space}.b64 p, [a], parity;", types=_BY_PARITY, **_WAIT_SLOTS
+)
 def mbarrier_test_wait_parity(m: Any, i: Mods, a: Any, parity: Any) -> Any:
     """Say whether the phase of this parity, the current one or the one before, is over."""
     return _test(_waiters(m, i, a, parity))
 
 
-@instruction("mbarrier.try_wait{.sem.scope}{.space}.b64 p, [a], state{, limit};", types={**_BY_STATE, **_LIMIT},
-             **{**_WAIT_SLOTS, "since": (7, 8)})
+@instruction(
+    "mbarrier.try_wait{.sem.scope}{.space}.b64 p, [a], state{, limit};",
+    types={**_BY_STATE, **_LIMIT},
+    **{**_WAIT_SLOTS, "since": (7, 8)},
+)
 def mbarrier_try_wait(m: Any, i: Mods, a: Any, state: Any, limit: Any) -> Any:
     """Wait, within limits, for the end of the phase that a state records, and say whether it came."""
     return _try(_waiters(m, i, a, _parity_of(state)))
 
 
-@instruction("mbarrier.try_wait.parity{.sem.scope}{.space}.b64 p, [a], parity{, limit};",
-             types={**_BY_PARITY, **_LIMIT}, **{**_WAIT_SLOTS, "since": (7, 8)})
+@instruction(
+    "mbarrier.try_wait.parity{.sem.scope}{.space}.b64 p, [a], parity{, limit};",
+    types={**_BY_PARITY, **_LIMIT},
+    **{**_WAIT_SLOTS, "since": (7, 8)},
+)
 def mbarrier_try_wait_parity(m: Any, i: Mods, a: Any, parity: Any, limit: Any) -> Any:
     """Wait, within limits, for the end of the phase of this parity, and say whether it came."""
     return _try(_waiters(m, i, a, parity))

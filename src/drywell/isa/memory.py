@@ -1,6 +1,8 @@
-"""Loads, stores and what steers the caches: ld, ldu, st, st.bulk, prefetch, applypriority, discard, createpolicy.
+"""Loads, stores and what steers the caches: ld, ldu, st, st.bulk, prefetch, applypriority, discard,
+createpolicy.
 
-Memory order (`.relaxed`, `.acquire`, `.release`, `.volatile`, `.mmio`) needs no work here: a warp's accesses take
+Memory order (`.relaxed`, `.acquire`, `.release`, `.volatile`, `.mmio`) needs no work here: a warp's
+accesses take
 effect in program order, which is stronger than PTX asks. Cache operators and eviction hints change no value.
 """
 
@@ -8,12 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from drywell.base.dtypes import TYPES
 from drywell.isa.declare import Mods, Op, Problem, instruction
 from drywell.isa.operand import VECTOR, address, loaded, policy, stored
 from drywell.isa.ops import Ops, Value
+from drywell.isa.place import shared_address
 from drywell.isa.rules import rule, when
 
 _TYPES = "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
@@ -46,13 +47,15 @@ def l2_priority_needs_256_bits(i: Mods) -> Problem | None:
     if i["l2"] is None or _bits(i) == 256:
         return None
     message = f"'.{i['l2']}' needs a 256-bit access"
-    return Problem(message, "l2", f"the access is {_bits(i)} bits", "use .v8.b32 or .v4.b64, or a cache policy")
+    return Problem(
+        message, "l2", f"the access is {_bits(i)} bits", "use .v8.b32 or .v4.b64, or a cache policy"
+    )
 
 
 _ORDER = (
     when("mmio", "mmio", sem="relaxed", scope="sys", space="- global", hint="-", l1="-", l2="-", vec="-"),
     when("sem", "- weak volatile", scope="-"),
-    when("sem", "relaxed acquire release", scope="*", space=f"- global {_SHARED}", cop="-"),
+    when("sem", "relaxed acquire release", scope=_SCOPES, space=f"- global {_SHARED}", cop="-"),
     when("sem", "volatile", space=f"- global {_SHARED}", cop="-", l1="-", hint="-"),
     when("cop", "*", l1="-"),
     when("l1", "*", space="- global"),
@@ -116,7 +119,8 @@ def _window(space: str | None) -> str:
 def ldu(o: Ops, a: Value) -> Value | list[Value]:
     """Load read-only data from an address that is the same in every lane.
 
-    Undefined when the lanes' addresses differ or the data changes during the kernel; here each lane reads its own.
+    Undefined when the lanes' addresses differ or the data changes during the kernel; here each lane reads
+    its own.
     """
     values = o.load(_window(o.i["space"]), a, o.width, VECTOR[o.i["vec"]])
     return values if o.i["vec"] else values[0]
@@ -171,12 +175,15 @@ def st_bulk(m: Any, i: Mods, a: Any, size: Any, initval: Any) -> None:
     Undefined when the address or the size is not a multiple of 8 bytes.
     """
     for lane in m.lanes():
-        if int(size[lane]) % 8 or int(a[lane]) % 8:
-            m.fault("SHARED-WINDOW", f"st.bulk of {int(size[lane])} bytes at {int(a[lane]):#x}: both must be multiples of 8",
-                    "align the address and round the size", lanes=(lane,))
-        for start in range(0, int(size[lane]), 8):
-            addresses = np.asarray(a).astype(np.uint64) + np.uint64(start)
-            m.one(lane).store(i.space or "", addresses, np.zeros((32, 8), np.uint8))
+        where, count = shared_address(m, i["space"], a, lane), int(size[lane])
+        if count % 8 or where % 8:
+            m.fault(
+                "MISALIGNED",
+                f"st.bulk of {count} bytes at {where:#x}: both must be multiples of 8",
+                "align the address and round the size",
+                lanes=(lane,),
+            )
+        m.shared(where, count, write=True)[:] = 0
 
 
 @instruction(

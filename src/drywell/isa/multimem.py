@@ -1,4 +1,5 @@
-"""multimem: loads, stores and reductions through a multicast address of several GPUs. They bind; no run has such an address."""
+"""multimem: loads, stores and reductions through a multicast address of several GPUs. They bind; no run
+has such an address."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _HALVES = "f16 bf16 f16x2 bf16x2"
 _ALONE = "b32 b64 u32 u64 s32 s64 f64"
 _OPS = "add min max and or xor"
 
-#: Widths of a vector that each type has: the whole is at most 128 bits and at least 32. Source: tried, ptxas 13.0.
+#: Widths of a vector that each type has: the whole is at most 128 bits and at least 32. Source: tried,
+# ptxas 13.0.
 _VECTORS = (
     ("f32", "- v2 v4"),
     ("f16 bf16", "v2 v4 v8"),
@@ -24,7 +26,7 @@ _VECTORS = (
     (_ALONE, "-"),
 )
 _SHAPES: tuple[Check, ...] = tuple(when("type", types, vec=vec) for types, vec in _VECTORS)
-_ORDER = (when("sem", "- weak", scope="-"), when("sem", "relaxed acquire release", scope="*"))
+_ORDER = (when("sem", "- weak", scope="-"), when("sem", "relaxed acquire release", scope=_SCOPES))
 
 
 def _arithmetic(halves: str) -> tuple[Check, ...]:

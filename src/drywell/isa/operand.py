@@ -26,11 +26,13 @@ def policy(i: Mods) -> Op | None:
 
 
 def loaded(i: Mods) -> Op:
-    """Return a destination of slot `type`, a brace list when slot `vec` asks for one (`_` drops an element)."""
+    """Return a destination of slot `type`, a brace list when slot `vec` asks for one (`_` drops an
+    element)."""
     count = VECTOR[i.get("vec")] if i.get("vec") else None
     return Op(str(i["type"]), count=count, accepts="r_" if count else "r", is_relaxed=True)
 
 
 def stored(i: Mods) -> Op:
-    """Return a source of slot `type`, a brace list when slot `vec` asks for one; a wider register is cut off."""
+    """Return a source of slot `type`, a brace list when slot `vec` asks for one; a wider register is cut
+    off."""
     return Op(str(i["type"]), count=VECTOR[i.get("vec")] if i.get("vec") else None, is_relaxed=True)

@@ -8,7 +8,8 @@ from drywell.machine.windows import from_generic, space_of
 
 
 def shared_address(m: Any, space: str | None, address: Any, lane: int) -> int:
-    """Return the shared-window address that `lane` gives; without a `space` it is generic and must lie in shared memory.
+    """Return the shared-window address that `lane` gives; without a `space` it is generic and must lie in
+    shared memory.
 
     A symbol gives its window address in either case. Fault WRONG-SPACE for a generic address elsewhere.
     """

@@ -19,7 +19,9 @@ def _spell(words: tuple[str, ...]) -> str:
 def _broken(slot: str, found: str, other: str, given: str, allowed: tuple[str, ...]) -> Problem:
     owner = f"'.{found}'" if found != _ABSENT else f"a form without a '{slot}' modifier"
     if given == _ABSENT:
-        return Problem(f"{owner} needs {_spell(allowed)}", slot, f"needs {_spell(allowed)}", "add it to the opcode")
+        return Problem(
+            f"{owner} needs {_spell(allowed)}", slot, f"needs {_spell(allowed)}", "add it to the opcode"
+        )
     hint = f"with {owner}, allowed here: {_spell(allowed)}"
     return Problem(f"'.{given}' is not allowed with {owner}", other, f"{owner} excludes it", hint)
 
@@ -48,7 +50,8 @@ def when(slot: str, words: str, **allowed: str) -> Check:
 
 
 def only(slot: str, words: str, reason: str, hint: str = "") -> Check:
-    """Return the check: `slot` may only be one of `words` (as `when` writes them) on this target, for `reason`."""
+    """Return the check: `slot` may only be one of `words` (as `when` writes them) on this target, for
+    `reason`."""
     options = tuple(words.split())
 
     def check(mods: Mods) -> Problem | None:
@@ -63,7 +66,8 @@ def only(slot: str, words: str, reason: str, hint: str = "") -> Check:
 
 
 def rule(*conditions: str, reason: str, hint: str = "", at: str = "") -> Check:
-    """Return the check: not all `conditions` hold at once. A condition is "slot: words", as `when` writes words."""
+    """Return the check: not all `conditions` hold at once. A condition is "slot: words", as `when` writes
+    words."""
     parsed = [(c.split(":", 1)[0].strip(), tuple(c.split(":", 1)[1].split())) for c in conditions]
 
     def check(mods: Mods) -> Problem | None:

@@ -17,7 +17,7 @@ _NUMS = "x1 x2 x4 x8 x16 x32 x64 x128"
 _SHAPES = "32x32b 16x64b 16x128b 16x256b"
 _ONE_OF_ALLOC_COLS = Op("u32", range=(min(ALLOC_COLS), max(ALLOC_COLS)), multiple_of=32, one_of=ALLOC_COLS)
 _TADDR = Op("addr32", accepts="r")
-_SPLIT = Op("b32", accepts="i")
+_SPLIT = Op("u32", accepts="i")
 
 
 def _shape(i: Mods) -> str:

@@ -153,9 +153,10 @@ FORMS = (*_plain_forms(_FLOATS, TARGETS), *_plain_forms("kind::i8", INTEGER_TARG
 def _declare(form: Form) -> None:
     """Declare one syntax line of `tcgen05.mma`."""
     names = set(re.findall(r"\w+", form.operands))
+    types = _TYPES | ({"a": _TMEM} if "[d], [a]" in form.operands else {})
     instruction(
         f"tcgen05.mma{form.head} {form.operands};",
-        types={name: rule for name, rule in _TYPES.items() if name in names},
+        types={name: rule for name, rule in types.items() if name in names},
         writes="",
         unit="tensor",
         proxy="async",

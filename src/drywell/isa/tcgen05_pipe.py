@@ -65,7 +65,7 @@ _COMMIT_REF = "tcgen05-commit"
 @instruction(
     "tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}.b64 [mbar];",
     cta_group=GROUPS,
-    types={"mbar": Op("addr", accepts="r")},
+    types={"mbar": "addr"},
     unit="tensor",
     order_free=True,
     arrives=True,
@@ -82,7 +82,7 @@ def tcgen05_commit(m: Any, i: Mods, mbar: Any) -> None:
 @instruction(
     "tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}.multicast::cluster.b64 [mbar], ctaMask;",
     cta_group=GROUPS,
-    types={"mbar": Op("addr", accepts="r"), "ctaMask": Op("u16", accepts="r")},
+    types={"mbar": "addr", "ctaMask": Op("u16", accepts="r")},
     unit="tensor",
     order_free=True,
     arrives=True,

@@ -1,7 +1,9 @@
 """cp.async.bulk.tensor, its reduction and its prefetch: boxes of a tensor map moved by the TMA unit.
 
-Each lane that executes one issues an operation of its own. A load performs at one moment (copy, then complete_tx), a
-store at two (read shared memory, then write global memory). Source: PTX ISA, "Tensor copy"; the walk, the swizzles
+Each lane that executes one issues an operation of its own. A load performs at one moment (copy, then
+complete_tx), a
+store at two (read shared memory, then write global memory). Source: PTX ISA, "Tensor copy"; the walk, the
+swizzles
 and the fills are `machine.tma`'s.
 """
 
@@ -153,12 +155,15 @@ _STORE: dict[str, Any] = {
 
 
 @instruction(
-    "cp.async.bulk.tensor.dim.dst.src{.mode}.completion{.hint} [map, {coords}], [a], policy;", ref=_REF, **_STORE
+    "cp.async.bulk.tensor.dim.dst.src{.mode}.completion{.hint} [map, {coords}], [a], policy;",
+    ref=_REF,
+    **_STORE,
 )
 def cp_async_bulk_tensor_store(m: Any, i: Mods, tensor: Any, a: Any, policy: Any) -> None:
     """Copy a box from shared memory into a tensor; elements outside the tensor are dropped.
 
-    Undefined: misaligned operands (here a fault), negative coordinates, writing the source before it has been read.
+    Undefined: misaligned operands (here a fault), negative coordinates, writing the source before it has
+    been read.
     """
     for lane in m.lanes():
         m.bulk_groups.add(_store(m, int(a[lane]), _where(tensor, lane), ""), (lane,))

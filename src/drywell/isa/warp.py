@@ -1,7 +1,9 @@
 """What the lanes of a warp do together: shfl, vote, match, activemask, redux, elect.
 
-The lanes named in a membermask meet at the instruction; a lane outside its own mask is undefined in PTX, here the
-fault WARP-MASK. Values of lanes that have exited or are not in the mask are undefined; here what their register held.
+The lanes named in a membermask meet at the instruction; a lane outside its own mask is undefined in PTX,
+here the
+fault WARP-MASK. Values of lanes that have exited or are not in the mask are undefined; here what their
+register held.
 """
 
 from __future__ import annotations
@@ -46,7 +48,11 @@ def source_lane(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:
     sync="sync",
     mode="up down bfly idx",
     types={
-        "d": Op("b32", accepts="r"), "p": Op("pred", accepts="r_"), "a": "b32", "b": "b32", "c": "b32",
+        "d": Op("b32", accepts="r"),
+        "p": Op("pred", accepts="r_"),
+        "a": "b32",
+        "b": "b32",
+        "c": "b32",
         "membermask": _MASK,
     },
     writes="d p",
@@ -218,7 +224,8 @@ def redux_sync(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
     ref=_REF + "redux-sync",
 )
 def redux_sync_f32(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
-    """Return the smallest or largest of the named lanes' values, -0 below +0; NaNs lose unless `.NaN` is written."""
+    """Return the smallest or largest of the named lanes' values, -0 below +0; NaNs lose unless `.NaN` is
+    written."""
     choose = minimum if i["op"] == "min" else maximum
     is_nan_kept = i["NaN"] is not None
 

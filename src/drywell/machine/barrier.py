@@ -269,4 +269,4 @@ class ClusterBarrier:
             for w in cta.warps
             if self._missing(w).any()
         ]
-        return f"the cluster barrier (generation {self.generation}), where {', '.join(away)} have not arrived"
+        return f"the cluster barrier (generation {self.generation}), which {', '.join(away)} must reach"

@@ -45,7 +45,7 @@ class LaneGroups:
         waiting: dict[AsyncOp, None] = {}
         for lane in lane_list(mask):
             groups = self._groups[lane]
-            for group in groups[: len(groups) - allowed if allowed else len(groups)]:
+            for group in groups[: max(0, len(groups) - allowed)]:
                 waiting.update((op, None) for op in group if not (op.is_read if is_read else op.done))
             self._forget(lane)
         return tuple(waiting)

@@ -25,7 +25,7 @@ from drywell.numerics.comparison import (
     minimum,
     negate,
 )
-from drywell.numerics.convert import (
+from drywell.numerics.conversion import (
     clamp_unit,
     clear_negative,
     convert,

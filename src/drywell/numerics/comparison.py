@@ -1,4 +1,4 @@
-"""Minimum, maximum, comparison, sign operations and classes of floating-point bit patterns, as PTX defines them.
+"""Minimum, maximum, comparison, sign and class of floating-point bit patterns, as PTX defines them.
 
 Source: PTX ISA, "min", "max", "setp", "neg", "abs", "copysign", "testp".
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from drywell.numerics.convert import flush_subnormals, propagate_nan
+from drywell.numerics.conversion import flush_subnormals, propagate_nan
 from drywell.numerics.formats import CONSTANTS, FORMATS, BoolArray, UIntArray, as_codes, is_nan
 
 
@@ -20,8 +20,9 @@ def minimum(
 ) -> UIntArray:
     """Return the smaller of a and b, -0 below +0.
 
-    One NaN gives the other operand, two give the canonical NaN (f64: b made quiet); with `nan` (PTX `.NaN`) one is enough.
-    `xorsign_abs` compares magnitudes and gives the result the exclusive or of the two signs.
+    One NaN gives the other operand, two give the canonical NaN (f64: b made quiet); with `nan` (PTX
+    `.NaN`) one is enough. `xorsign_abs` compares magnitudes and gives the result the exclusive or
+    of the two signs.
 
     >>> hex(minimum("f32", np.uint32(0x00000000), np.uint32(0x80000000)))
     '0x80000000'
@@ -123,8 +124,8 @@ def _codes(fmt: str, values: NDArray[Any]) -> UIntArray:
 def negate(fmt: str, a: ArrayLike, *, ftz: bool = False) -> UIntArray:
     """Flip the sign; a NaN becomes canonical, or for f64 quiet with its sign.
 
-    MEASURED: NaN results, H200; `neg` and `abs` are subtractions from zero there. ASSUMED for the B200: ptxas 13.0
-    emits the same instructions for sm_90 and sm_100a.
+    MEASURED: NaN results, H200; `neg` and `abs` are subtractions from zero there. ASSUMED for the
+    B200: ptxas 13.0 emits the same instructions for sm_90 and sm_100a.
     """
     x = as_codes(fmt, a)
     return _with_nan(fmt, x, (flush_subnormals(fmt, x) if ftz else x) ^ CONSTANTS[fmt].sign)
@@ -151,7 +152,7 @@ def copy_sign(fmt: str, a: ArrayLike, b: ArrayLike) -> UIntArray:
 
 
 def has_property(fmt: str, operator: str, a: ArrayLike) -> BoolArray:
-    """Return `testp.operator`: finite, infinite, number, notanumber, normal or subnormal (zero is normal there)."""
+    """Return `testp.operator`: finite, infinite, number, notanumber, normal (zero too) or subnormal."""
     f = FORMATS[fmt]
     magnitude = as_codes(fmt, a) & f.dtype(f.magnitude_mask)
     infinity, smallest = f.dtype(f.infinity), f.dtype(1 << f.mantissa_bits)

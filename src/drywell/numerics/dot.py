@@ -4,11 +4,12 @@ One alignment window serves all products of the instruction and the old D. With 
 among them and q = R - 25, every term is truncated toward zero to a multiple of 2^q, the multiples are summed
 exactly, and the sum is truncated to f32 or rounded to f16.
 
-MEASURED: 25 fraction bits, truncation, no inner grouping; B200, by sf-tensor/tcgen05 (MODEL.md), microsoft/MMA-Sim
-(arXiv 2511.10909) and Khattak & Mikaitis (arXiv 2512.07004).
-ASSUMED: zero products and a zero D stay out of R (sf-tensor/tcgen05); `zero_products_in_window` gives MMA-Sim's
-reading, where a zero has exponent -126. ASSUMED: a sum too small for D's format gives +0 whatever its sign
-(sf-tensor/tcgen05). ASSUMED: scale-input-d moves D's exponent exactly, before alignment.
+MEASURED: 25 fraction bits, truncation, no inner grouping; B200, by sf-tensor/tcgen05 (MODEL.md),
+microsoft/MMA-Sim (arXiv 2511.10909) and Khattak & Mikaitis (arXiv 2512.07004).
+ASSUMED: zero products and a zero D stay out of R (sf-tensor/tcgen05); `zero_products_in_window` gives
+MMA-Sim's reading, where a zero has exponent -126.
+ASSUMED: a sum too small for D's format gives +0 whatever its sign (sf-tensor/tcgen05).
+ASSUMED: scale-input-d moves D's exponent exactly, before alignment. ASSUMED: the negate bits flip signs only.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def mma_f16(
     scale_d_shift: int = 0,
     zero_products_in_window: bool = False,
 ) -> NDArray[np.uint16]:
-    """Return the same as `mma_f32` with D read and written as f16 codes; the sum is rounded to nearest even."""
+    """Return the same as `mma_f32` with D read and written as f16 codes, rounded to nearest even."""
     flags = (negate_a, negate_b, scale_d_shift, zero_products_in_window)
     return _mma(a_codes, b_codes, d_bits, a_fmt, b_fmt, "f16", *flags)
 
@@ -156,7 +157,7 @@ def _matrix(name: str, fmt: str, codes: ArrayLike) -> UIntArray:
 
 @cache
 def _multiplicands(fmt: str) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Return magnitude, sign and raw exponent of every code of a format of up to 16 bits; sign 0 marks Inf and NaN."""
+    """Return what `_take_apart` gives for every code of a format of up to 16 bits."""
     f = FORMATS[fmt]
     codes = np.arange(1 << f.container_bits) & ((1 << f.value_bits) - 1)
     return _take_apart(decode(fmt, codes))
@@ -266,7 +267,7 @@ def _top_bit(values: Int32Array) -> int:
 
 
 def _scaled(magnitude: Int32Array, exponent: Int32Array, sign: Int32Array) -> Int32Array:
-    """Return sign * magnitude * 2^exponent, which must be integers below 2^31; zeros whatever the exponent."""
+    """Return sign * magnitude * 2^exponent, integers below 2^31; zeros whatever the exponent."""
     left = np.minimum(np.maximum(exponent, 0), 31)
     right = np.minimum(np.maximum(-exponent, 0), 31)
     return np.asarray(((magnitude << left) >> right) * sign)

@@ -1,7 +1,7 @@
 """Floating-point arithmetic in integers: any format, any rounding, rounded once.
 
-The slow and obvious way. `softfloat.py` uses it for what the machine's own floats cannot do: directed
-roundings, and as the second opinion of the tests' first. Formats up to f32 are vectorised over uint64;
+The slow and obvious way, which `softfloat.py` takes for directed roundings and for the edge of `.ftz`.
+Formats up to f32 are vectorised over uint64;
 f64 needs wider products and goes element by element through Python integers.
 """
 
@@ -47,7 +47,9 @@ def exact_mul(fmt: str, a: UIntArray, b: UIntArray, rounding: Rounding, flush: b
     return _special(fmt, result, nan, _inf(x) | _inf(y), sign)
 
 
-def exact_fma(fmt: str, a: UIntArray, b: UIntArray, c: UIntArray, rounding: Rounding, flush: bool = False) -> UIntArray:
+def exact_fma(
+    fmt: str, a: UIntArray, b: UIntArray, c: UIntArray, rounding: Rounding, flush: bool = False
+) -> UIntArray:
     """Return a * b + c, rounded once."""
     x, y, z = decode(fmt, a), decode(fmt, b), decode(fmt, c)
     f = FORMATS[fmt]
@@ -199,9 +201,7 @@ def _each(
     exponents = np.zeros(sign.shape, np.int64)
     xm, xe, ym, ye = np.broadcast_arrays(x.significand, x.raw_exponent, y.significand, y.raw_exponent)
     for i in np.ndindex(sign.shape):
-        exact = one(
-            int(xm[i]), int(xe[i]) - f.mantissa_bits, int(ym[i]), int(ye[i]) - f.mantissa_bits
-        )
+        exact = one(int(xm[i]), int(xe[i]) - f.mantissa_bits, int(ym[i]), int(ye[i]) - f.mantissa_bits)
         magnitudes[i], exponents[i] = _squeeze(*exact)
     return round_pack(f, sign, magnitudes, exponents, rounding)
 

@@ -6,8 +6,10 @@ integers only (`decode`); `to_float64` gives the same value as an exact float64.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -117,26 +119,25 @@ class Decoded(NamedTuple):
     number_class: NDArray[np.uint8]
 
 
-FORMATS: dict[str, Format] = {
-    f.name: f
-    for f in (
-        # SPEC: IEEE 754-2008; canonical NaNs of f16, bf16 and f32: PTX ISA, "Floating Point Instructions".
-        # MEASURED: canonical NaNs of f64 (of an invalid operation), tf32 (cvt.rn, cvt.rz), e4m3 and e5m2; H200.
-        Format("f16", 5, 10, 15, "ieee", 0x7BFF, 0x7FFF, 16),
-        Format("bf16", 8, 7, 127, "ieee", 0x7F7F, 0x7FFF, 16),
-        Format("tf32", 8, 10, 127, "ieee", 0x7F7FE000, 0x7FFFE000, 32, pad_bits=13),
-        Format("f32", 8, 23, 127, "ieee", 0x7F7FFFFF, 0x7FFFFFFF, 32),
-        Format("f64", 11, 52, 1023, "ieee", 0x7FEFFFFFFFFFFFFF, 0xFFF8000000000000, 64),
-        # SPEC: PTX ISA 5.2.3 "Alternate Floating-Point Data Formats", and the OCP 8-bit and MX documents.
-        Format("e4m3", 4, 3, 7, "all_ones", 0x7E, 0x7F, 8),
-        Format("e5m2", 5, 2, 15, "ieee", 0x7B, 0x7F, 8),
-        Format("e3m2", 3, 2, 3, "none", 0x1F, None, 8),
-        Format("e2m3", 2, 3, 1, "none", 0x1F, None, 8),
-        Format("e2m1", 2, 1, 1, "none", 0x07, None, 8),
-        Format("ue8m0", 8, 0, 127, "all_ones", 0xFE, 0xFF, 8, has_sign=False, has_subnormals=False),
-        Format("ue4m3", 4, 3, 7, "all_ones", 0x7E, 0x7F, 8, has_sign=False),
-    )
-}
+_TABLE = (
+    # SPEC: IEEE 754-2008; canonical NaNs of f16, bf16 and f32: PTX ISA, "Floating Point Instructions".
+    # MEASURED: canonical NaNs of f64 (of an invalid operation), tf32 (cvt.rn, cvt.rz), e4m3 and e5m2; H200.
+    Format("f16", 5, 10, 15, "ieee", 0x7BFF, 0x7FFF, 16),
+    Format("bf16", 8, 7, 127, "ieee", 0x7F7F, 0x7FFF, 16),
+    Format("tf32", 8, 10, 127, "ieee", 0x7F7FE000, 0x7FFFE000, 32, pad_bits=13),
+    Format("f32", 8, 23, 127, "ieee", 0x7F7FFFFF, 0x7FFFFFFF, 32),
+    Format("f64", 11, 52, 1023, "ieee", 0x7FEFFFFFFFFFFFFF, 0xFFF8000000000000, 64),
+    # SPEC: PTX ISA 5.2.3 "Alternate Floating-Point Data Formats", and the OCP 8-bit and MX documents.
+    Format("e4m3", 4, 3, 7, "all_ones", 0x7E, 0x7F, 8),
+    Format("e5m2", 5, 2, 15, "ieee", 0x7B, 0x7F, 8),
+    Format("e3m2", 3, 2, 3, "none", 0x1F, None, 8),
+    Format("e2m3", 2, 3, 1, "none", 0x1F, None, 8),
+    Format("e2m1", 2, 1, 1, "none", 0x07, None, 8),
+    Format("ue8m0", 8, 0, 127, "all_ones", 0xFE, 0xFF, 8, has_sign=False, has_subnormals=False),
+    Format("ue4m3", 4, 3, 7, "all_ones", 0x7E, 0x7F, 8, has_sign=False),
+)
+
+FORMATS: Mapping[str, Format] = MappingProxyType({f.name: f for f in _TABLE})
 """Every format by its PTX name. e2m1, e3m2 and e2m3 codes sit unpacked in the low bits of a byte."""
 
 
@@ -155,7 +156,7 @@ def _constants(f: Format) -> Constants:
     return Constants(*(f.dtype(code) for code in codes))
 
 
-CONSTANTS: dict[str, Constants] = {name: _constants(f) for name, f in FORMATS.items()}
+CONSTANTS: Mapping[str, Constants] = MappingProxyType({f.name: _constants(f) for f in _TABLE})
 """`Constants` of every format."""
 
 
@@ -174,12 +175,8 @@ def decode(fmt: str, codes: ArrayLike) -> Decoded:
     """
     f = FORMATS[fmt]
     code = as_codes(fmt, codes).astype(np.int64) >> f.pad_bits
-    if f.container_bits == 64:
-        field = (code >> f.mantissa_bits) & ((1 << f.exponent_bits) - 1)
-        sign = code < 0
-    else:
-        field = (code >> f.mantissa_bits) & ((1 << f.exponent_bits) - 1)
-        sign = ((code >> (f.value_bits - 1)) & int(f.has_sign)).astype(np.bool_)
+    field = (code >> f.mantissa_bits) & ((1 << f.exponent_bits) - 1)
+    sign = ((code >> (f.value_bits - 1)) & int(f.has_sign)).astype(np.bool_)
     fraction = code & ((1 << f.mantissa_bits) - 1)
     if not f.has_subnormals:
         cls = np.where(field == 0xFF, NAN, NORMAL).astype(np.uint8)
@@ -191,7 +188,9 @@ def decode(fmt: str, codes: ArrayLike) -> Decoded:
     return Decoded(sign, np.where(cls >= INF, 0, significand), raw, cls)
 
 
-def _mark_specials(f: Format, field: IntArray, fraction: IntArray, cls: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _mark_specials(
+    f: Format, field: IntArray, fraction: IntArray, cls: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
     """Return `cls` with the infinities and NaNs of format `f` marked."""
     if f.nan_style == "none":
         return cls

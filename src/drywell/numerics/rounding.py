@@ -48,9 +48,7 @@ def round_up(kept: U64, rest: U64, half: U64, negative: BoolArray, rounding: Rou
     return np.asarray((rest != 0) & toward)
 
 
-def shift_right_rounding(
-    magnitude: U64, shift: IntArray, negative: BoolArray, rounding: Rounding
-) -> U64:
+def shift_right_rounding(magnitude: U64, shift: IntArray, negative: BoolArray, rounding: Rounding) -> U64:
     """Return magnitude / 2^shift rounded to an integer; negative shifts are exact and must not overflow."""
     far = shift > 63
     if np.any(far):  # only whether something is left matters: keep it as a sticky bit below the half
@@ -109,11 +107,11 @@ def round_pack(
 def is_tiny(
     f: Format, magnitude: U64, lead: IntArray, exponent: IntArray, negative: BoolArray, rounding: Rounding
 ) -> BoolArray:
-    """Say where a value with leading bit 2^lead is below the smallest normal number, rounded to full precision.
+    """Say where a value, leading bit 2^lead, rounds at full precision to below the smallest normal one.
 
     This is IEEE 754's tininess after rounding: the exponent range is taken as unbounded.
-    MEASURED: .ftz flushes exactly these results of mul, fma, div and cvt (f32, f16); H200, 12,000 values next to
-    the smallest normal number for each rounding.
+    MEASURED: .ftz flushes exactly these results of mul, fma, div and cvt (f32, f16); H200, 12,000
+    values next to the smallest normal number for each rounding.
     """
     shift = lead - f.mantissa_bits - exponent
     kept = shift_right_rounding(magnitude, np.where(magnitude != 0, shift, 0), negative, rounding)
@@ -130,8 +128,9 @@ def _overflow(f: Format, negative: BoolArray, rounding: Rounding, satfinite: boo
         beyond = np.uint64(f.infinity >> f.pad_bits)
     else:
         beyond = np.uint64(0 if f.canonical_nan is None else f.canonical_nan)
-    finite = {"rz": np.True_, "rm": ~negative, "rp": negative}.get(rounding, np.False_)
-    return np.where(finite, limit, beyond) + np.zeros(negative.shape, np.uint64)
+    everywhere = np.ones(negative.shape, np.bool_)
+    stays_finite = {"rz": everywhere, "rm": ~negative, "rp": negative}.get(rounding, ~everywhere)
+    return np.where(stays_finite, limit, beyond)
 
 
 def _pack_power(

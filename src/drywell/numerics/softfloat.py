@@ -2,8 +2,9 @@
 
 Operands and results are unsigned integer arrays of any (broadcastable) shape. `rounding` is rn, rz, rm or rp;
 `ftz` flushes subnormal inputs and results to the zero of their sign; `sat` clamps the result to [+0, 1], NaN
-to +0. NaN results are canonical (`FORMATS[fmt].canonical_nan`); those of f64 keep an operand's NaN, made quiet. Round-to-nearest uses the machine's floats where
-a proof says the bits are the same; all else goes through integers (`exact_arithmetic.py`).
+to +0. NaN results are canonical (`FORMATS[fmt].canonical_nan`); those of f64 keep an operand's NaN,
+made quiet. Round-to-nearest uses the machine's floats where a proof says the bits are the same; all else goes
+through integers (`exact_arithmetic.py`).
 Source: PTX ISA, "Floating Point Instructions" and "Half Precision Floating Point Instructions".
 """
 
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from drywell.numerics.convert import clamp_unit, clear_negative, flush_subnormals, propagate_nan
+from drywell.numerics.conversion import clamp_unit, clear_negative, flush_subnormals, propagate_nan
 from drywell.numerics.exact_arithmetic import exact_add, exact_div, exact_fma, exact_mul, exact_sqrt
 from drywell.numerics.formats import CONSTANTS, FORMATS, BoolArray, UIntArray, as_codes, to_float64
 from drywell.numerics.rounding import Rounding
@@ -111,6 +112,9 @@ def _run(
 ) -> UIntArray:
     """Apply an operation to codes, with what comes before and after it."""
     codes = [as_codes(fmt, x) for x in operands]
+    if all(x.ndim == 0 for x in codes):
+        single = tuple(x.reshape(1) for x in codes)
+        return _run(operation, fmt, single, rounding, ftz, sat).reshape(())
     if ftz:
         codes = [flush_subnormals(fmt, x) for x in codes]
     if rounding != "rn":
@@ -140,10 +144,10 @@ def _flush_result(operation: _Operation, fmt: str, codes: list[UIntArray], resul
 def _native(operation: Callable[..., Any], fmt: str, *operands: UIntArray) -> UIntArray:
     """Apply a correctly rounded NumPy operation and make NaNs canonical.
 
-    f32, f64: IEEE 754 itself. f16: NumPy computes in f32 and rounds again; 24 >= 2*11 + 2 bits make the second
-    rounding harmless for + - * / and sqrt (S. Figueroa, "When is double rounding innocuous?", 1995), and f32 has
-    range to spare. bf16: the same, through f32 where a subnormal result is exact or cannot be (sums, roots),
-    through f64 otherwise.
+    f32, f64: IEEE 754 itself. f16: NumPy computes in f32 and rounds again; 24 >= 2*11 + 2 bits make
+    the second rounding harmless for + - * / and sqrt (S. Figueroa, "When is double rounding
+    innocuous?", 1995), and f32 has range to spare. bf16: the same, through f32 where a subnormal
+    result is exact or cannot be (sums, roots), through f64 otherwise.
     """
     with np.errstate(all="ignore"):
         if fmt == "bf16" and operation in _SAFE_IN_F32:
@@ -154,7 +158,7 @@ def _native(operation: Callable[..., Any], fmt: str, *operands: UIntArray) -> UI
             return _bf16_from_float64(operation(*(to_float64("bf16", x) for x in operands)))
         dtype = _FLOATS[fmt]
         value = np.asarray(operation(*[x.view(dtype) for x in operands]))
-        result = value.view(FORMATS[fmt].dtype)
+        result: UIntArray = value.view(FORMATS[fmt].dtype)
         np.copyto(result, CONSTANTS[fmt].nan, where=value != value)
     return result
 
@@ -176,15 +180,16 @@ def _native_fma(fmt: str, a: UIntArray, b: UIntArray, c: UIntArray) -> UIntArray
         if fmt == "bf16":
             return _bf16_from_float64(total)
         value = np.asarray(total.astype(_FLOATS[fmt]))
-        result = value.view(FORMATS[fmt].dtype)
+        result: UIntArray = value.view(FORMATS[fmt].dtype)
         np.copyto(result, CONSTANTS[fmt].nan, where=value != value)
     return result
 
 
 def _add_to_odd(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return x + y rounded to odd: an inexact sum gets the neighbour whose last bit is 1. No overflow may happen.
+    """Return x + y rounded to odd: an inexact sum gets the neighbour whose last bit is 1.
 
     The error of the nearest sum is exact (Knuth's TwoSum); it says on which side the true sum lies.
+    Finite sums may not overflow.
     """
     total = np.asarray(x + y)
     part = total - x
@@ -203,7 +208,8 @@ def _bf16_from_float64(value: NDArray[np.float64]) -> UIntArray:
     single = np.asarray(value.astype(np.float32))
     bits = single.view(np.int32)
     back = single.astype(np.float64)
-    toward_zero = np.abs(back) > np.abs(value)  # includes an overflow to Inf, which comes back to the largest f32
+    # An overflow to Inf is one of these: it comes back to the largest f32, which rounds to Inf again.
+    toward_zero = np.abs(back) > np.abs(value)
     step = np.where(toward_zero, np.int32(-1), np.int32(1))
     step *= (back != value) & ((bits & 1) == 0) & (value == value)
     return _bf16_from_word(np.asarray(bits + step).view(np.uint32), value != value)
@@ -225,7 +231,7 @@ def _load_fma() -> Callable[[float, float, float], float] | None:
         return None
     function.restype = ctypes.c_double
     function.argtypes = [ctypes.c_double] * 3
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 _LIBM_FMA = _load_fma()
@@ -248,8 +254,8 @@ def _exact_sub(fmt: str, a: UIntArray, b: UIntArray, rounding: Rounding, flush: 
     return exact_add(fmt, a, b ^ CONSTANTS[fmt].sign, rounding, flush)
 
 
-# MEASURED: the order of NaNs, H200, all pairs of 18 special values. ASSUMED for the B200: ptxas 13.0 emits the same
-# instructions (DADD, DMUL, DFMA and the division and root built on them) for sm_90 and sm_100a.
+# MEASURED: the order of NaNs, H200, all pairs of 36 special values. ASSUMED for the B200: ptxas
+# 13.0 emits the same instructions (DADD, DFMA) for sm_90 and sm_100a.
 _ADD = _Operation(partial(_native, np.add), exact_add, (1, 0))
 _SUB = _Operation(partial(_native, np.subtract), _exact_sub, (1, 0))
 _MUL = _Operation(partial(_native, np.multiply), exact_mul, (1, 0))

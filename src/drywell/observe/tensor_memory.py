@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from drywell.base.events import Access, Agent, Event, Issued, TmemAllocated
+from drywell.base.events import Access, Agent, Event, Issued, Performed, TmemAllocated
 from drywell.base.span import Span
 
 NUM_LANES, NUM_COLS = 128, 512
@@ -15,7 +15,9 @@ NUM_LANES, NUM_COLS = 128, 512
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Columns [column, column + num_cols) that a CTA held, allocated at `span`; `freed` is where they were given back, None if never."""
+    """Columns [column, column + num_cols) that a CTA held, allocated at `span`; `freed` is where they were
+    given back, None if never.
+    """
 
     cta: int
     column: int
@@ -26,23 +28,29 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """What wrote cells: the place, the unit it ran on, and what it was."""
+    """What wrote cells: the place, the unit it ran on, what it was, and the columns it wrote as a whole."""
 
     span: Span
     unit: str
     what: str
+    column: int
+    num_cols: int
 
 
 @dataclass(frozen=True, slots=True)
 class TmemSnapshot:
-    """The Tensor Memory a CTA saw: its allocations in order, and per cell the index into `writers` of what wrote it last (-1: never written)."""
+    """The Tensor Memory a CTA saw: its allocations in order, and per cell the index into `writers` of what
+    wrote it last (-1: never written).
+    """
 
     allocations: tuple[Allocation, ...]
     writers: tuple[Writer, ...]
     last_writer: NDArray[np.int32]
 
     def regions(self) -> tuple[tuple[Writer, int, int, int], ...]:
-        """Return (writer, first column, columns, lanes) for each run of neighbouring columns with one writer, columns ascending."""
+        """Return (writer, first column, columns, lanes) for each run of neighbouring columns with one
+        writer, columns ascending.
+        """
         out: list[tuple[Writer, int, int, int]] = []
         col = 0
         while col < NUM_COLS:
@@ -61,7 +69,7 @@ class TmemMap:
     """Follows TMEM through a run; `snapshot(cta)` shows it for one CTA."""
 
     allocations: list[Allocation] = field(default_factory=list)
-    writers: dict[tuple[Span, str, str], int] = field(default_factory=dict)
+    writers: dict[Writer, int] = field(default_factory=dict)
     cells: dict[int, NDArray[np.int32]] = field(default_factory=dict)
     issued: dict[Agent, tuple[str, str]] = field(default_factory=dict)
 
@@ -70,6 +78,8 @@ class TmemMap:
         match event:
             case Issued():
                 self.issued[event.agent] = (event.unit, event.what)
+            case Performed():
+                self.issued.pop(event.agent, None)
             case TmemAllocated():
                 self._allocated(event)
             case Access() if event.space == "tmem" and event.is_write:
@@ -88,20 +98,22 @@ class TmemMap:
 
     def _written(self, event: Access) -> None:
         unit, what = self.issued.get(event.agent, ("", ""))
-        index = self.writers.setdefault((event.span, unit, what), len(self.writers))
+        addresses = np.array(event.addresses, np.int64)
+        lanes, columns = addresses >> 16, addresses & 0xFFFF
+        first = int(columns.min())
+        writer = Writer(event.span, unit, what, first, int(columns.max()) + event.size - first)
         cells = self.cells.get(event.agent.cta)
         if cells is None:
             cells = self.cells[event.agent.cta] = np.full((NUM_LANES, NUM_COLS), -1, np.int32)
-        addresses = np.array(event.addresses, np.int64)
-        lanes, columns = addresses >> 16, addresses & 0xFFFF
-        for k in range(event.size):
-            cells[lanes, columns + k] = index
+        index = self.writers.setdefault(writer, len(self.writers))
+        cells[lanes[:, None], columns[:, None] + np.arange(event.size)] = index
 
     def snapshot(self, cta: int = 0) -> TmemSnapshot:
         """Return what CTA number `cta` of the grid saw."""
         cells = self.cells.get(cta)
         empty = np.full((NUM_LANES, NUM_COLS), -1, np.int32)
         return TmemSnapshot(
-            tuple(a for a in self.allocations if a.cta == cta), tuple(Writer(*key) for key in self.writers),
+            tuple(a for a in self.allocations if a.cta == cta),
+            tuple(self.writers),
             empty if cells is None else cells.copy(),
         )

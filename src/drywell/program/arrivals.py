@@ -1,4 +1,6 @@
-"""Which instructions arrive on which mbarriers, as far as the text tells: the variable each barrier address is computed from."""
+"""Which instructions arrive on which mbarriers, as far as the text tells: the variable each barrier address
+is computed from.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _BARRIER_OPERANDS = ("mbar", "mbarrier")
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """An instruction at `pc` that arrives on (or completes bytes of) a barrier in one of the shared variables `symbols`."""
+    """An instruction at `pc` that arrives on (or completes bytes of) a barrier in one of the shared
+    variables `symbols`.
+    """
 
     pc: int
     span: Span
@@ -23,8 +27,12 @@ class Arrival:
 
 
 def _barrier_operand(instruction: ops.Bound) -> ops.Operand | tuple[ops.Operand, ...] | None:
-    declared = [o for o in instruction.declaration.operands if o.parts[0] not in instruction.declaration.writes]
-    addresses = [(o.parts[0], s) for o, s in zip(declared, instruction.sources, strict=True) if o.kind == "address"]
+    declared = [
+        o for o in instruction.declaration.operands if o.parts[0] not in instruction.declaration.writes
+    ]
+    addresses = [
+        (o.parts[0], s) for o, s in zip(declared, instruction.sources, strict=True) if o.kind == "address"
+    ]
     named = [s for name, s in addresses if name in _BARRIER_OPERANDS]
     return named[0] if named else (addresses[0][1] if len(addresses) == 1 else None)
 
@@ -49,7 +57,12 @@ def _roots(operand: object, definitions: dict[int, list[ops.Bound]], seen: set[i
             if operand.index in seen:
                 return set()
             seen.add(operand.index)
-            return {name for d in definitions.get(operand.index, ()) for s in d.sources for name in _roots(s, definitions, seen)}
+            return {
+                name
+                for d in definitions.get(operand.index, ())
+                for s in d.sources
+                for name in _roots(s, definitions, seen)
+            }
         case tuple():
             return {name for element in operand for name in _roots(element, definitions, seen)}
     return set()
@@ -63,5 +76,9 @@ def arrivals(executable: Executable) -> tuple[Arrival, ...]:
         for k, instruction in enumerate(linked.function.code):
             if isinstance(instruction, ops.Bound) and instruction.declaration.arrives:
                 symbols = _roots(_barrier_operand(instruction), definitions, set())
-                out.append(Arrival(linked.pc_base + k, instruction.span, instruction.declaration.name, frozenset(symbols)))
+                out.append(
+                    Arrival(
+                        linked.pc_base + k, instruction.span, instruction.declaration.name, frozenset(symbols)
+                    )
+                )
     return tuple(out)

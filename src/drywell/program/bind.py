@@ -1,10 +1,12 @@
-"""Bind one instruction of the tree to its declaration: words to modifiers, operands to registers, constants, symbols and places."""
+"""Bind one instruction of the tree to its declaration: words to modifiers, operands to registers,
+constants, symbols and places.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any, ClassVar
 
 from drywell.base.diagnostic import Diagnostic, Severity
 from drywell.base.dtypes import TYPES
@@ -21,14 +23,24 @@ from drywell.ptx import tree
 
 @dataclass(slots=True)
 class Context:
-    """What binding needs to know of the module: target words, version, function names; and where diagnostics go."""
+    """What binding needs to know of the module: target words, version, function names; and where
+    diagnostics go.
+    """
 
     target: str
     version: tuple[int, int]
     functions: frozenset[str]
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
-    def report(self, code: str, message: str, span: Span, at: str = "", hint: str = "", severity: Severity = Severity.ERROR) -> None:
+    def report(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        at: str = "",
+        hint: str = "",
+        severity: Severity = Severity.ERROR,
+    ) -> None:
         """Note a diagnostic."""
         self.diagnostics.append(Diagnostic(code, message, span, severity, at, (), hint))
 
@@ -50,19 +62,34 @@ def _decoded(words: tuple[str, ...]) -> tuple[Declaration, Mods, tuple[Problem, 
 
 
 def bind(instruction: tree.Instruction, scope: Scope, context: Context) -> ops.Code | None:
-    """Return the bound instruction; None after reporting what is wrong with it; `Unknown` when no declaration has its first word."""
+    """Return the bound instruction; None after reporting what is wrong with it; `Unknown` when no
+    declaration has its first word.
+    """
     words = tuple(w.text for w in instruction.words)
     found = _decoded(words)
     if isinstance(found, Mismatch):
         if found.index == 0:
-            context.report(found.code, found.message, instruction.words[0].span, "entries that can reach it will not be launched", found.hint, Severity.WARNING)
+            context.report(
+                found.code,
+                found.message,
+                instruction.words[0].span,
+                "entries that can reach it will not be launched",
+                found.hint,
+                Severity.WARNING,
+            )
             return ops.Unknown(".".join(words), instruction.span)
         span = instruction.words[found.index].span if found.index < len(words) else instruction.span
         context.report(found.code, found.message, span, found.at, found.hint)
         return None
     declaration, mods, wrong = found
     for problem in wrong:
-        context.report(problem.code, problem.message, _slot_span(instruction, mods, problem.slot), problem.at, problem.hint)
+        context.report(
+            problem.code,
+            problem.message,
+            _slot_span(instruction, mods, problem.slot),
+            problem.at,
+            problem.hint,
+        )
     if wrong or not _target_has_it(declaration, instruction, context):
         return None
     try:
@@ -80,13 +107,22 @@ def _slot_span(instruction: tree.Instruction, mods: Mods, slot: str) -> Span:
 def _target_has_it(declaration: Declaration, instruction: tree.Instruction, context: Context) -> bool:
     spelling = ".".join(w.text for w in instruction.words)
     if declaration.targets and context.target not in declaration.targets:
-        context.report("E0313", f"'{spelling}' does not exist on {context.target}", instruction.span,
-                       hint=f"it is there on {', '.join(declaration.targets)}")
+        context.report(
+            "E0313",
+            f"'{spelling}' does not exist on {context.target}",
+            instruction.span,
+            hint=f"it is there on {', '.join(declaration.targets)}",
+        )
         return False
     if context.version < declaration.since:
         needed = ".".join(map(str, declaration.since))
-        context.report("E0314", f"'{spelling}' needs .version {needed}", instruction.span,
-                       f"the text says .version {context.version[0]}.{context.version[1]}", f"write .version {needed}")
+        context.report(
+            "E0314",
+            f"'{spelling}' needs .version {needed}",
+            instruction.span,
+            f"the text says .version {context.version[0]}.{context.version[1]}",
+            f"write .version {needed}",
+        )
         return False
     return True
 
@@ -152,16 +188,23 @@ class _Binder:
         for shape, given in zip(self.declaration.operands, lined_up, strict=True):
             parts = self._parts(shape, given)
             if shape.parts[0] in self.declaration.writes:
-                destinations += [p if p[1] is not None else (ops.Discard(), Op("pred")) for p in parts]  # type: ignore[misc]
-            elif len(parts) > 1:
-                sources.append((tuple(p[0] for p in parts), tuple(p[1] for p in parts)))  # type: ignore[arg-type]
-            else:
+                destinations += [(o, t) if o and t else (ops.Discard(), Op("pred")) for o, t in parts]
+            elif len(parts) == 1 or given is None:
                 sources.append(parts[0])
+            else:
+                both = [(o, t) for o, t in parts if o is not None and t is not None]
+                sources.append((tuple(o for o, _ in both), tuple(t for _, t in both)))
         guard = self._guard(instruction.guard)
         return ops.Bound(
-            self.declaration, self.mods, tuple(d[0] for d in destinations), tuple(d[1] for d in destinations),
-            tuple(s[0] for s in sources), tuple(s[1] for s in sources), guard,
-            instruction.guard is not None and instruction.guard.is_negated, instruction.span,
+            self.declaration,
+            self.mods,
+            tuple(d[0] for d in destinations),
+            tuple(d[1] for d in destinations),
+            tuple(s[0] for s in sources),
+            tuple(s[1] for s in sources),
+            guard,
+            instruction.guard is not None and instruction.guard.is_negated,
+            instruction.span,
         )
 
     def _count_message(self, instruction: tree.Instruction) -> str:
@@ -175,7 +218,9 @@ class _Binder:
         if register is None:
             raise _Unfit(f"'{guard.name.text}' is not declared", guard.name.span, code="E0320")
         if register.type.kind != "pred":
-            raise _Unfit(f"the guard '{guard.name.text}' is a .{register.type}, a .pred is needed", guard.name.span)
+            raise _Unfit(
+                f"the guard '{guard.name.text}' is a .{register.type}, a .pred is needed", guard.name.span
+            )
         return register
 
     def _parts(self, shape: Shape, given: tree.Operand | None) -> list[tuple[ops.Operand | None, Op | None]]:
@@ -183,13 +228,30 @@ class _Binder:
             return [(None, None) for _ in shape.parts]
         if shape.kind == "pair":
             halves = (given.first, given.second) if isinstance(given, tree.Pair) else (given, None)
-            return [(None, None) if half is None else self._value(name, half) for name, half in zip(shape.parts, halves, strict=True)]
+            return [
+                (None, None) if half is None else self._value(name, half)
+                for name, half in zip(shape.parts, halves, strict=True)
+            ]
         if isinstance(given, tree.Address):
-            op = self.declaration.operand_type(shape.parts[0], self.mods) if shape.kind == "address" else Op("addr32")
+            op = (
+                self.declaration.operand_type(shape.parts[0], self.mods)
+                if shape.kind == "address"
+                else Op("addr32", accepts="r")
+            )
             if op is None or len(given.parts) != len(shape.parts):
-                raise _Unfit(f"this address has {len(given.parts)} parts, {len(shape.parts)} are needed", given.span, code="E0321")
+                raise _Unfit(
+                    f"this address has {len(given.parts)} parts, {len(shape.parts)} are needed",
+                    given.span,
+                    code="E0321",
+                )
             first: tuple[ops.Operand | None, Op | None] = (self._address(given.parts[0], op, given.span), op)
-            return [first, *(self._value(name, part) for name, part in zip(shape.parts[1:], given.parts[1:], strict=True))]
+            return [
+                first,
+                *(
+                    self._value(name, part)
+                    for name, part in zip(shape.parts[1:], given.parts[1:], strict=True)
+                ),
+            ]
         return [self._value(shape.parts[0], given)]
 
     def _value(self, name: str, given: tree.Operand) -> tuple[ops.Operand, Op]:
@@ -207,7 +269,9 @@ class _Binder:
 
     def _vector(self, name: str, given: tree.Operand, op: Op) -> ops.Operand:
         if not isinstance(given, tree.Vector) or len(given.elements) != op.count:
-            have = f"a list of {len(given.elements)}" if isinstance(given, tree.Vector) else "a single operand"
+            have = (
+                f"a list of {len(given.elements)}" if isinstance(given, tree.Vector) else "a single operand"
+            )
             raise _Unfit(f"'{name}' must be {describe(op)}; this is {have}", given.span, code="E0321")
         return ops.Group(tuple(self._scalar(name, e, op) for e in given.elements))
 
@@ -224,7 +288,11 @@ class _Binder:
                 raise _Unfit(f"'{name}' cannot be negated", given.span)
             return ops.Negated(inner)
         if isinstance(given, (tree.Integer, tree.Float)):
-            bits = immediate_bits(given, op) if "i" in op.accepts else f"'{name}' must be {describe(op)}, not a constant"
+            bits = (
+                immediate_bits(given, op)
+                if "i" in op.accepts
+                else f"'{name}' must be {describe(op)}, not a constant"
+            )
             if isinstance(bits, str):
                 raise _Unfit(bits, given.span)
             return ops.Immediate(bits)
@@ -246,14 +314,25 @@ class _Binder:
             return register
         special = special_type(text) if isinstance(given, tree.Name) else None
         if special is not None:
-            if special not in TYPES or "v" not in op.accepts or TYPES[op.type].bits != TYPES[special].bits or TYPES[op.type].kind == "float":
-                raise _Unfit(f"'{text}' is a special register of type .{special}; '{name}' must be {describe(op)}", given.span)
+            if (
+                special not in TYPES
+                or "v" not in op.accepts
+                or TYPES[op.type].bits != TYPES[special].bits
+                or TYPES[op.type].kind == "float"
+            ):
+                raise _Unfit(
+                    f"'{text}' is a special register of type .{special}; '{name}' must be {describe(op)}",
+                    given.span,
+                )
             return ops.Special(text)
         variable = self.scope.variable(text)
         if variable is not None or text in self.context.functions:
             if "s" not in op.accepts or TYPES[op.type].bits not in (32, 64) or TYPES[op.type].kind == "float":
-                raise _Unfit(f"'{text}' is a variable; '{name}' must be {describe(op)}", given.span,
-                             "take its address with mov, or load it with ld")
+                raise _Unfit(
+                    f"'{text}' is a variable; '{name}' must be {describe(op)}",
+                    given.span,
+                    "take its address with mov, or load it with ld",
+                )
             offset = given.offset if isinstance(given, tree.Offset) else 0
             return ops.Symbol(variable.space, variable.name, offset) if variable else ops.FunctionRef(text)
         raise _Unfit(f"'{text}' is not declared", given.span, code="E0320")
@@ -274,12 +353,16 @@ class _Binder:
         variable = self.scope.variable(text)
         if variable is None:
             raise _Unfit(f"'{text}' is not declared", given.span, code="E0320")
+        if op.accepts == "r":
+            raise _Unfit(f"'{text}' is a variable; this address needs a register", given.span, "take its address with mov")
         return ops.Memory(ops.Symbol(variable.space, variable.name), offset)
 
     def _label(self, given: tree.Operand) -> ops.Operand:
         pc = self.scope.label(given.text) if isinstance(given, tree.Name) else None
         if pc is None:
-            raise _Unfit(f"there is no label '{getattr(given, 'text', given)}' here", given.span, code="E0323")
+            raise _Unfit(
+                f"there is no label '{getattr(given, 'text', given)}' here", given.span, code="E0323"
+            )
         return ops.Target(pc)
 
     def _targets(self, given: tree.Operand) -> ops.Operand:
@@ -293,7 +376,11 @@ class _Binder:
 
     def _function(self, given: tree.Operand) -> ops.Operand:
         if not isinstance(given, tree.Name) or given.text not in self.context.functions:
-            raise _Unfit(f"'{getattr(given, 'text', given)}' is not a function of this module", given.span, code="E0320")
+            raise _Unfit(
+                f"'{getattr(given, 'text', given)}' is not a function of this module",
+                given.span,
+                code="E0320",
+            )
         return ops.FunctionRef(given.text)
 
     def _params(self, given: tree.Operand) -> ops.Operand:
@@ -310,6 +397,10 @@ class _Binder:
     def _prototype(self, given: tree.Operand) -> ops.Operand:
         return ops.Discard()
 
-    _NON_VALUES = {"label": _label, "targets": _targets, "function": _function, "params": _params, "prototype": _prototype}
-
-
+    _NON_VALUES: ClassVar[dict[str, Any]] = {
+        "label": _label,
+        "targets": _targets,
+        "function": _function,
+        "params": _params,
+        "prototype": _prototype,
+    }

@@ -1,4 +1,6 @@
-"""Which register, immediate or symbol may stand for an operand of a given type: the type rules of PTX as `ptxas` enforces them."""
+"""Which register, immediate or symbol may stand for an operand of a given type: the type rules of PTX as
+`ptxas` enforces them.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +73,10 @@ def describe(op: Op) -> str:
     """Say in words what an operand must be."""
     if op.type in ADDRESS_BITS:
         return "an address of " + " or ".join(str(b) for b in ADDRESS_BITS[op.type]) + " bits"
-    kinds = [word for letter, word in (("r", "register"), ("i", "constant"), ("s", "symbol"), ("v", "special register")) if letter in op.accepts]
+    kinds = [
+        word
+        for letter, word in (("r", "register"), ("i", "constant"), ("s", "symbol"), ("v", "special register"))
+        if letter in op.accepts
+    ]
     one = f"a .{op.type} " + (" or ".join(kinds) or "operand")
     return f"a list of {op.count} × {one}" if op.count is not None else one

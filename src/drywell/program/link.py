@@ -1,4 +1,6 @@
-"""Link one entry with the functions it calls: registers, code places, shared, local and parameter memory get their final numbers."""
+"""Link one entry with the functions it calls: registers, code places, shared, local and parameter memory
+get their final numbers.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """An entry ready to run. `places` maps (space, name) to an offset in its space; global and const variables get theirs at launch."""
+    """An entry ready to run. `places` maps (space, name) to an offset in its space; global and const
+    variables get theirs at launch.
+    """
 
     program: Program
     entry: Function
@@ -73,7 +77,9 @@ def _used_symbols(functions: tuple[Function, ...]) -> set[tuple[str, str]]:
     return used
 
 
-def _shared(storages: list[Storage], places: dict[tuple[str, str], int]) -> tuple[tuple[tuple[str, int, int], ...], int, int]:
+def _shared(
+    storages: list[Storage], places: dict[tuple[str, str], int]
+) -> tuple[tuple[tuple[str, int, int], ...], int, int]:
     offset = SHARED_BASE
     symbols: list[tuple[str, int, int]] = []
     for storage in (s for s in storages if not s.is_open):
@@ -103,7 +109,9 @@ def _refuse_what_cannot_run(functions: tuple[Function, ...]) -> None:
     for function in functions:
         for instruction in function.code:
             if isinstance(instruction, ops.Unknown):
-                raise UnsupportedError(f"'{instruction.spelling}' is not an instruction Drywell knows", instruction.span)
+                raise UnsupportedError(
+                    f"'{instruction.spelling}' is not an instruction Drywell knows", instruction.span
+                )
             if instruction.declaration.unsupported is not None:
                 reason = instruction.declaration.unsupported(instruction.mods)
                 if reason is not None:
@@ -113,7 +121,10 @@ def _refuse_what_cannot_run(functions: tuple[Function, ...]) -> None:
 def _refuse_recursion(program: Program, entry: str) -> None:
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
-            raise UnsupportedError(f"recursive calls are not supported: {' -> '.join((*path, name))}", program.functions[name].span)
+            raise UnsupportedError(
+                f"recursive calls are not supported: {' -> '.join((*path, name))}",
+                program.functions[name].span,
+            )
         if name in program.functions:
             for callee in program.functions[name].callees():
                 visit(callee, (*path, name))
@@ -122,7 +133,9 @@ def _refuse_recursion(program: Program, entry: str) -> None:
 
 
 def link(program: Program, entry: str) -> Executable:
-    """Link an entry; LaunchError when there is none of that name, UnsupportedError when it can reach what cannot be executed."""
+    """Link an entry; LaunchError when there is none of that name, UnsupportedError when it can reach what
+    cannot be executed.
+    """
     function = program.functions.get(entry)
     if function is None or not function.is_entry:
         raise LaunchError(f"the module has no entry '{entry}'; it has {', '.join(program.entries) or 'none'}")
@@ -148,6 +161,18 @@ def link(program: Program, entry: str) -> Executable:
     for parameter in function.params:
         places["param", parameter.storage.name] = parameter.offset
     return Executable(
-        program, function, tuple(linked), tuple(widths), tuple(names), places, symbols, static_end, dynamic_base, local, frame,
-        tuple(v for v in variables if v.space in ("global", "const") and not v.is_open), function.params, function.param_size,
+        program,
+        function,
+        tuple(linked),
+        tuple(widths),
+        tuple(names),
+        places,
+        symbols,
+        static_end,
+        dynamic_base,
+        local,
+        frame,
+        tuple(v for v in variables if v.space in ("global", "const") and not v.is_open),
+        function.params,
+        function.param_size,
     )

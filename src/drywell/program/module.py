@@ -1,4 +1,6 @@
-"""Resolve a whole module: every function's code bound, every variable laid out as storage, and everything wrong with it collected."""
+"""Resolve a whole module: every function's code bound, every variable laid out as storage, and everything
+wrong with it collected.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from drywell.ptx import tree
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of an entry or function: where it lies in its block, its size and PTX type; `is_pointer` when declared `.ptr`."""
+    """A parameter of an entry or function: where it lies in its block, its size and PTX type; `is_pointer`
+    when declared `.ptr`.
+    """
 
     storage: Storage
     type: str
@@ -29,7 +33,9 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One resolved function. `frame` holds parameters and call-sequence parameters, `variables` everything else that it declares."""
+    """One resolved function. `frame` holds parameters and call-sequence parameters, `variables` everything
+    else that it declares.
+    """
 
     name: str
     is_entry: bool
@@ -91,7 +97,11 @@ class Program:
 
 def _extent(variable: tree.Variable) -> tuple[int, bool]:
     """Return (bytes, is the extent open)."""
-    element = TYPES[variable.type].bytes * int(variable.vector[1:] or 1) if variable.vector else TYPES[variable.type].bytes
+    element = (
+        TYPES[variable.type].bytes * int(variable.vector[1:] or 1)
+        if variable.vector
+        else TYPES[variable.type].bytes
+    )
     count = 1
     is_open = False
     for extent in variable.shape:
@@ -118,11 +128,15 @@ def _initial(variable: tree.Variable, size: int) -> tuple[bytes | None, tuple[tu
                 put(element)
             return
         if isinstance(item, tree.Integer):
-            out[position : position + kind.bytes] = (item.value & ((1 << kind.bits) - 1)).to_bytes(kind.bytes, "little")
+            out[position : position + kind.bytes] = (item.value & ((1 << kind.bits) - 1)).to_bytes(
+                kind.bytes, "little"
+            )
         elif isinstance(item, tree.Float):
             bits = item.bits
             if item.width == 64 and kind.bits == 32:
-                bits = struct.unpack("<I", struct.pack("<f", struct.unpack("<d", struct.pack("<Q", bits))[0]))[0]
+                bits = struct.unpack(
+                    "<I", struct.pack("<f", struct.unpack("<d", struct.pack("<Q", bits))[0])
+                )[0]
             out[position : position + kind.bytes] = bits.to_bytes(kind.bytes, "little")
         elif isinstance(item, (tree.Name, tree.Offset)):
             base = item.text if isinstance(item, tree.Name) else item.base.text
@@ -173,16 +187,27 @@ class _Body:
 
     def _label(self, name: str, span: Span, scope: Scope) -> None:
         if name in scope.labels:
-            self.context.report("E0324", f"label '{name}' stands twice in this block", span, hint="rename one of them")
+            self.context.report(
+                "E0324", f"label '{name}' stands twice in this block", span, hint="rename one of them"
+            )
 
     def _registers(self, statement: tree.Registers, scope: Scope) -> None:
         if statement.type not in TYPES:
             self.context.report("E0325", f"'.{statement.type}' is not a register type", statement.span)
             return
         for name, count in statement.names:
-            known = name in scope.declared or name in scope.variables or (count is not None and name in scope.ranges)
+            known = (
+                name in scope.declared
+                or name in scope.variables
+                or (count is not None and name in scope.ranges)
+            )
             if known:
-                self.context.report("E0326", f"'{name}' is declared twice in this block", statement.span, hint="rename one of them")
+                self.context.report(
+                    "E0326",
+                    f"'{name}' is declared twice in this block",
+                    statement.span,
+                    hint="rename one of them",
+                )
             if count is None:
                 scope.declared[name] = statement.type
             else:
@@ -204,7 +229,9 @@ def _parameters(variables: tuple[tree.Variable, ...], space: str, context: Conte
     offset = 0
     for variable in variables:
         if variable.space == "reg" or variable.type not in TYPES:
-            context.report("E0325", f"parameter '{variable.name}' has a type Drywell does not take", variable.span)
+            context.report(
+                "E0325", f"parameter '{variable.name}' has a type Drywell does not take", variable.span
+            )
             continue
         storage = storage_of(variable, variable.name, space)
         offset = -(-offset // storage.align) * storage.align
@@ -228,14 +255,25 @@ def _function(function: tree.Function, module_scope: Scope, context: Context) ->
         body.walk(function.body, scope)
     code = [bind(instruction, where, context) for instruction, where in body.flat]
     return Function(
-        function.name, function.is_entry, tuple(c for c in code if c is not None), tuple(registers.widths), tuple(registers.names),
-        params, returns, tuple(body.frame), tuple(body.variables), {d.name: d.arguments for d in function.directives},
-        function.body is None, function.span,
+        function.name,
+        function.is_entry,
+        tuple(c for c in code if c is not None),
+        tuple(registers.widths),
+        tuple(registers.names),
+        params,
+        returns,
+        tuple(body.frame),
+        tuple(body.variables),
+        {d.name: d.arguments for d in function.directives},
+        function.body is None,
+        function.span,
     )
 
 
 def check_module(module: tree.Module, source: Source) -> Program:
-    """Resolve a module and return it with all diagnostics, errors included; never raises for what the text says."""
+    """Resolve a module and return it with all diagnostics, errors included; never raises for what the text
+    says.
+    """
     target = next((t for t in module.target if t.startswith("sm_")), "")
     names = frozenset(i.name for i in module.items if isinstance(i, tree.Function))
     context = Context(target, module.version, names)
@@ -248,7 +286,9 @@ def check_module(module: tree.Module, source: Source) -> Program:
         if isinstance(item, tree.Function) and not (item.body is None and item.name in functions):
             functions[item.name] = _function(item, scope, context)
     program = Program(source, module.version, target, functions, tuple(scope.variables.values()), ())
-    diagnostics = sorted((*context.diagnostics, *cross_check(program)), key=lambda d: (d.span.line, d.span.col))
+    diagnostics = sorted(
+        (*context.diagnostics, *cross_check(program)), key=lambda d: (d.span.line, d.span.col)
+    )
     return Program(source, module.version, target, functions, program.variables, tuple(diagnostics))
 
 

@@ -1,4 +1,6 @@
-"""Resolved operands and instructions: what the engine executes. All immutable; no text but names for messages."""
+"""Resolved operands and instructions: what the engine executes. All immutable; no text but names for
+messages.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Special:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """The address of a variable plus an offset; `space` is where the variable lives (`frame` for the parameters of a function call)."""
+    """The address of a variable plus an offset; `space` is where the variable lives (`frame` for the
+    parameters of a function call).
+    """
 
     space: str
     name: str
@@ -90,12 +94,26 @@ class FunctionRef:
     name: str
 
 
-Operand = Register | Immediate | Special | Symbol | Memory | Negated | Group | Discard | Target | Targets | FunctionRef
+Operand = (
+    Register
+    | Immediate
+    | Special
+    | Symbol
+    | Memory
+    | Negated
+    | Group
+    | Discard
+    | Target
+    | Targets
+    | FunctionRef
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One instruction bound to its declaration. `sources` line up with the semantics' parameters (None = left out)."""
+    """One instruction bound to its declaration. `sources` line up with the semantics' parameters (None =
+    left out).
+    """
 
     declaration: Declaration
     mods: Mods
@@ -110,7 +128,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An instruction no declaration exists for: it may stand in a module, an entry that can reach it cannot be launched."""
+    """An instruction no declaration exists for: it may stand in a module, an entry that can reach it cannot
+    be launched.
+    """
 
     spelling: str
     span: Span

@@ -10,7 +10,9 @@ from drywell.program.operands import Register
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A variable: its space, size and alignment in bytes, element type, initial bytes (None = zeros), and whether its extent is open (`x[]`)."""
+    """A variable: its space, size and alignment in bytes, element type, initial bytes (None = zeros), and
+    whether its extent is open (`x[]`).
+    """
 
     name: str
     space: str
@@ -64,7 +66,9 @@ class Scope:
         return None
 
     def _in_range(self, name: str) -> str | None:
-        """Return the type when `name` is one of a `%r<count>` range; a prefix may itself end in digits, so every split is tried."""
+        """Return the type when `name` is one of a `%r<count>` range; a prefix may itself end in digits, so
+        every split is tried.
+        """
         start = len(name.rstrip("0123456789"))
         for cut in range(start, len(name)):
             found = self.ranges.get(name[:cut])

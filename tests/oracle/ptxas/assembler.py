@@ -69,6 +69,8 @@ def _run(texts: Sequence[str], folder: Path) -> _Outcome:
         match = _MESSAGE.match(line)
         if match:
             index = (int(match.group(1)) - FIRST_LINE) // LINES_PER_KERNEL
+            if index < 0:
+                raise RuntimeError(f"the scaffold itself is refused: {line}")
             messages.setdefault(index, match.group(2))
     return _Outcome(messages, done.returncode == 0, done.returncode < 0 or done.returncode >= 128)
 

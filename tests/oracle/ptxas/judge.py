@@ -8,13 +8,14 @@ from drywell.base.diagnostic import Severity
 from drywell.base.span import Source
 from drywell.program.module import check_module
 from drywell.ptx import parse
-from oracle.ptxas.scaffold import FIRST_LINE, HEADER, LINES_PER_KERNEL, kernel
+from oracle.ptxas.scaffold import HEADER, around
 
 _BATCH = 2000
+_ACROSS = ("E0330",)  # about instructions together: each row stands for itself
 
 
 def judge(texts: Sequence[str]) -> list[str]:
-    """Return '' for each row that Drywell takes, else its first error."""
+    """Return '' for each row that Drywell takes, else its first error; all rows stand in one kernel, one a line."""
     out: list[str] = []
     for start in range(0, len(texts), _BATCH):
         out += _judge(texts[start : start + _BATCH])
@@ -22,11 +23,14 @@ def judge(texts: Sequence[str]) -> list[str]:
 
 
 def _judge(texts: Sequence[str]) -> list[str]:
-    source = Source("rows.ptx", HEADER + "".join(kernel(n, text) for n, text in enumerate(texts)))
+    before, after = around(0)
+    source = Source("rows.ptx", HEADER + before + "\n".join(texts) + after)
+    first_line = (HEADER + before).count("\n") + 1
     module, unread = parse(source)
     found: dict[int, str] = {}
     for diagnostic in (*unread, *check_module(module, source).diagnostics):
+        if diagnostic.code in _ACROSS:
+            continue
         if diagnostic.severity is Severity.ERROR or diagnostic.code == "E0300":
-            index = (diagnostic.span.line - FIRST_LINE) // LINES_PER_KERNEL
-            found.setdefault(index, f"{diagnostic.code} {diagnostic.message}")
+            found.setdefault(diagnostic.span.line - first_line, f"{diagnostic.code} {diagnostic.message}")
     return [found.get(n, "") for n in range(len(texts))]

@@ -20,17 +20,38 @@ SYMBOLS = (SmemSymbol("full", 0x400, 64), SmemSymbol("tile", 0x800, 65536), Smem
 
 
 def _launch(
-    *, block: int = 32, grid: tuple[int, int, int] = (1, 1, 1), cluster: tuple[int, int, int] = (1, 1, 1),
-    smem: int = 0x10400, dynamic: int = 4096, gmem: GlobalMemory | None = None, params: bytes = b"",
-    local: int = 0, max_registers: int | None = None, observers: Any = (), **options: Any,
+    *,
+    block: int = 32,
+    grid: tuple[int, int, int] = (1, 1, 1),
+    cluster: tuple[int, int, int] = (1, 1, 1),
+    smem: int = 0x10400,
+    dynamic: int = 4096,
+    gmem: GlobalMemory | None = None,
+    params: bytes = b"",
+    local: int = 0,
+    max_registers: int | None = None,
+    observers: Any = (),
+    **options: Any,
 ) -> Grid:
     kernel = Kernel(
-        "k", RegisterLayout((32, 1, 64)), static_smem_bytes=smem, dynamic_smem_bytes=dynamic, symbols=SYMBOLS,
-        local_bytes=local, max_registers=max_registers,
+        "k",
+        RegisterLayout((32, 1, 64)),
+        static_smem_bytes=smem,
+        dynamic_smem_bytes=dynamic,
+        symbols=SYMBOLS,
+        local_bytes=local,
+        max_registers=max_registers,
     )
     made = Grid(
-        kernel, gmem=gmem or GlobalMemory(), gpu=arch.load("b200"), grid_dim=grid, block_dim=(block, 1, 1),
-        cluster_dim=cluster, params=params, options=Options(**options), observers=observers,
+        kernel,
+        gmem=gmem or GlobalMemory(),
+        gpu=arch.load("b200"),
+        grid_dim=grid,
+        block_dim=(block, 1, 1),
+        cluster_dim=cluster,
+        params=params,
+        options=Options(**options),
+        observers=observers,
     )
     made.admit()
     for cluster_ in made.clusters:

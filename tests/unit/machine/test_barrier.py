@@ -129,9 +129,7 @@ def test_the_cluster_barrier_needs_every_thread_once_per_generation(launch) -> N
     cluster.barrier.arrive(a)
     wait = cluster.barrier.wait(a)
     assert not wait.ready()
-    assert wait.reason.describe() == (
-        "the cluster barrier (generation 0), where rank 1 warp 0 have not arrived"
-    )
+    assert wait.reason.describe() == ("the cluster barrier (generation 0), which rank 1 warp 0 must reach")
     cluster.barrier.arrive(b)
     assert wait.ready()
     wait.then()

@@ -20,7 +20,9 @@ MARK = re.compile(r"// error\[(E\d{4})\]: (.*?)\s*$")
 
 
 def marks(text: str) -> dict[int, tuple[str, str]]:
-    return {n: (m.group(1), m.group(2)) for n, line in enumerate(text.split("\n"), 1) if (m := MARK.search(line))}
+    return {
+        n: (m.group(1), m.group(2)) for n, line in enumerate(text.split("\n"), 1) if (m := MARK.search(line))
+    }
 
 
 def test_there_are_programs() -> None:
@@ -42,10 +44,16 @@ def test_exactly_the_marked_lines_are_refused(program: Path) -> None:
         assert words in found[n][1]
 
 
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="the stored verdicts stand alone where ptxas is not installed")
+@pytest.mark.skipif(
+    shutil.which("ptxas") is None, reason="the stored verdicts stand alone where ptxas is not installed"
+)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.stem)
 def test_ptxas_agrees_on_the_whole_program(program: Path, tmp_path: Path) -> None:
     arch = re.search(r"\.target\s+(\w+)", program.read_text())
     assert arch is not None
-    run = subprocess.run(["ptxas", f"-arch={arch.group(1)}", str(program), "-o", str(tmp_path / "out")], capture_output=True, check=False)
+    run = subprocess.run(
+        ["ptxas", f"-arch={arch.group(1)}", str(program), "-o", str(tmp_path / "out")],
+        capture_output=True,
+        check=False,
+    )
     assert (run.returncode == 0) == (not marks(program.read_text()))

@@ -1,11 +1,12 @@
 """Conversions between formats and between floats and integers: what PTX `cvt` does to one element.
 
-Every conversion rounds once, from the exact value. NaNs become the target's canonical NaN, or keep sign and the
-upper payload bits, made quiet, where one side is f64.
+Every conversion rounds once, from the exact value. NaNs become the target's canonical NaN, or keep
+sign and the upper payload bits, made quiet, where one side is f64.
 Source: PTX ISA, "Data Movement and Conversion Instructions: cvt".
-MEASURED: NaN results, ranges and flushing of all pairs of f16, bf16, tf32, f32, f64, e4m3, e5m2 and of integers that
-sm_90 has; H200, 6,000 values for each. ASSUMED for the B200: ptxas 13.0 emits the same instructions for sm_90 and
-sm_100a. ASSUMED, as sm_90 has none: e3m2, e2m3, e2m1, ue8m0, and bf16 to and from f64.
+MEASURED: NaN results, ranges and flushing of all pairs of f16, bf16, tf32, f32, f64, e4m3, e5m2 and
+of integers that sm_90 has; H200, 6,000 values for each. ASSUMED for the B200: ptxas 13.0 emits the
+same instructions for sm_90 and sm_100a. ASSUMED, as sm_90 has none: e3m2, e2m3, e2m1, ue8m0, and
+bf16 to and from f64.
 """
 
 from __future__ import annotations
@@ -71,6 +72,9 @@ def convert(
     if rounding not in ROUNDINGS:
         raise ValueError(f"rounding {rounding!r} is not known; use one of {', '.join(ROUNDINGS)}")
     source = as_codes(src, codes)
+    if source.ndim == 0:
+        options = {"satfinite": satfinite, "relu": relu, "sat": sat, "ftz": ftz}
+        return convert(source.reshape(1), src, dst, rounding, **options).reshape(())
     if ftz and src == "f32":
         source = _flush_source(source, dst)
     if source.dtype == np.uint8:
@@ -107,12 +111,12 @@ def _small_table(src: str, dst: str, rounding: Rounding, satfinite: bool) -> UIn
 
 
 def _convert_wide(source: UIntArray, src: str, dst: str, rounding: Rounding, satfinite: bool) -> UIntArray:
-    """Convert from a 16, 32 or 64 bit format, by machine conversions where these are exact or nearest-even."""
+    """Convert from 16, 32 or 64 bits; by the machine where that is exact or rounds to nearest even."""
     if (src, dst, rounding) == ("f32", "tf32", "rna"):
         return _round_tf32_away(source, satfinite)
     if src == dst:
         c = CONSTANTS[dst]
-        result = source & (c.sign | c.magnitude)
+        result: UIntArray = source & (c.sign | c.magnitude)
     elif (src, dst) in _WIDENING or (rounding == "rn" and (src, dst) in _NATIVE_NEAREST):
         with np.errstate(all="ignore"):
             result = _native(source, src, dst)
@@ -130,7 +134,7 @@ def _convert_wide(source: UIntArray, src: str, dst: str, rounding: Rounding, sat
 
 
 def _round_tf32_away(source: UIntArray, satfinite: bool) -> UIntArray:
-    """Return `cvt.rna{.satfinite}.tf32.f32`, which ptxas makes of integer instructions: NaNs are cut like numbers.
+    """Return `cvt.rna{.satfinite}.tf32.f32`: integer instructions, which cut NaNs like numbers.
 
     MEASURED: ptxas 13.0 for sm_90 and sm_100a, and its results on an H200.
     """
@@ -225,10 +229,12 @@ def clamp_unit(fmt: str, codes: UIntArray) -> UIntArray:
     """Return `codes` clamped to [+0, 1], NaN as +0 (`.sat`)."""
     c = CONSTANTS[fmt]
     low = ((codes & c.sign) != 0) | is_nan(fmt, codes)
-    return np.where(low, c.zero, np.minimum(codes, c.one))
+    return np.asarray(np.where(low, c.zero, np.minimum(codes, c.one)))
 
 
-def from_float64(fmt: str, values: ArrayLike, rounding: Rounding = "rn", *, satfinite: bool = False) -> UIntArray:
+def from_float64(
+    fmt: str, values: ArrayLike, rounding: Rounding = "rn", *, satfinite: bool = False
+) -> UIntArray:
     """Return float64 `values` as codes of `fmt`, rounded once.
 
     >>> from_float64("e4m3", [448.0, 1.0])
@@ -238,19 +244,25 @@ def from_float64(fmt: str, values: ArrayLike, rounding: Rounding = "rn", *, satf
     return bits.copy() if fmt == "f64" else convert(bits, "f64", fmt, rounding, satfinite=satfinite)
 
 
-def from_float32(fmt: str, values: ArrayLike, rounding: Rounding = "rn", *, satfinite: bool = False) -> UIntArray:
+def from_float32(
+    fmt: str, values: ArrayLike, rounding: Rounding = "rn", *, satfinite: bool = False
+) -> UIntArray:
     """Return float32 `values` as codes of `fmt`, rounded once."""
     bits = np.asarray(values, np.float32).view(np.uint32)
     return bits.copy() if fmt == "f32" else convert(bits, "f32", fmt, rounding, satfinite=satfinite)
 
 
-def from_integer(fmt: str, values: ArrayLike, rounding: Rounding = "rn", *, satfinite: bool = False) -> UIntArray:
+def from_integer(
+    fmt: str, values: ArrayLike, rounding: Rounding = "rn", *, satfinite: bool = False
+) -> UIntArray:
     """Return integers (any NumPy integer type up to 64 bits) as codes of `fmt`, rounded once.
 
     >>> hex(from_integer("f32", np.array([2**24 + 1], np.int64))[0])
     '0x4b800000'
     """
     v = np.asarray(values)
+    if v.ndim == 0:
+        return from_integer(fmt, v.reshape(1), rounding, satfinite=satfinite).reshape(())
     if v.dtype.kind not in "iub":
         raise ValueError(f"integers are needed, found {v.dtype}; convert floats with from_float64")
     native = {"f32": np.float32, "f64": np.float64}.get(fmt)
@@ -271,6 +283,8 @@ def to_integer(
     is f64 or the target has 64 bits (SPEC: PTX ISA, cvt, "NaN input results").
     """
     source = as_codes(src, codes)
+    if source.ndim == 0:
+        return to_integer(source.reshape(1), src, bits, signed, rounding, ftz=ftz).reshape(())
     if ftz and src == "f32":
         source = flush_subnormals("f32", source)
     d = decode(src, source)
@@ -288,13 +302,17 @@ def to_integer(
     return np.asarray(result.astype({8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[bits]))
 
 
-def round_to_integral(fmt: str, codes: ArrayLike, rounding: Rounding = "rn", *, ftz: bool = False) -> UIntArray:
+def round_to_integral(
+    fmt: str, codes: ArrayLike, rounding: Rounding = "rn", *, ftz: bool = False
+) -> UIntArray:
     """Return floats rounded to integral floats of the same format (PTX `cvt.rni.f32.f32` and the like).
 
     The sign of a zero result is the sign of the source.
     """
     f = FORMATS[fmt]
     source = as_codes(fmt, codes)
+    if source.ndim == 0:
+        return round_to_integral(fmt, source.reshape(1), rounding, ftz=ftz).reshape(())
     if ftz and fmt == "f32":
         source = flush_subnormals("f32", source)
     d = decode(fmt, source)

@@ -1,0 +1,37 @@
+"""`drywell verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(short_help="Say what is wrong with a PTX text, without running it.")
+@click.argument("kernel", type=click.Path(path_type=Path), metavar="KERNEL.ptx")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object, whatever happens.")
+def verify(kernel: Path, is_json: bool) -> int:
+    """Say everything that is wrong with a PTX text, without running it, and what in it could not run.
+
+    Exits with 0 when the text is legal, 2 when it is not, 3 when it holds an instruction that Drywell does not know.
+    """
+    import sys
+
+    from drywell.base.errors import DrywellError
+    from drywell.cli.refusal import refuse
+    from drywell.host.launch import check
+    from drywell.report.document import EXIT_CODES, document, encode
+    from drywell.report.legality import legality, legality_lines, verdict_of
+    from drywell.report.text import write
+
+    try:
+        program, diagnostics, source = check(kernel)
+    except DrywellError as error:
+        return refuse(error, is_json)
+    found = legality(program) if program is not None else None
+    verdict = verdict_of(found, diagnostics)
+    if is_json:
+        click.echo(encode(document(verdict, stats={"legality": found, "file": source.name}, diagnostics=diagnostics)))
+    else:
+        write(legality_lines(found, diagnostics, source), sys.stdout if verdict == "clean" else sys.stderr)
+    return EXIT_CODES[verdict]

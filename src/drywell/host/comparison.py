@@ -1,0 +1,85 @@
+"""Compare what a kernel left in an array with what was expected, element by element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.host.arrays import DTYPES
+from drywell.numerics import from_float64, to_float64
+
+FLOATS = ("f16", "bf16", "f32", "f64", "tf32", "e4m3", "e5m2")
+"""The formats whose buffers are read and written as values; those of other formats are codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a buffer compares with what was expected: elements that differ, and the first and worst of them.
+
+    `is_exact`: equal bit for bit after rounding to the buffer's format; `largest_error` is over all elements that are finite.
+    """
+
+    buffer: str
+    num_wrong: int
+    num_elements: int
+    first: tuple[int, ...] = ()
+    first_found: float = 0.0
+    first_expected: float = 0.0
+    largest_error: float = 0.0
+    is_exact: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether every element is as expected."""
+        return self.num_wrong == 0
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.buffer}: all {self.num_elements} elements as expected"
+        at = ",".join(map(str, self.first))
+        return (f"{self.buffer}: {self.num_wrong} of {self.num_elements} elements differ; the first is {self.buffer}[{at}] = "
+                f"{self.first_found:g}, expected {self.first_expected:g}; the largest error is {self.largest_error:g}")
+
+
+def decode(array: NDArray[Any], fmt: str) -> NDArray[np.float64]:
+    """Return an array's values in float64."""
+    codes = np.ascontiguousarray(array).view(np.dtype(f"u{array.dtype.itemsize}"))
+    return np.asarray(to_float64(fmt, codes), np.float64).reshape(array.shape)
+
+
+def encode(values: NDArray[Any], fmt: str) -> NDArray[Any]:
+    """Return float64 values rounded to a format, as an array of its dtype."""
+    dtype = DTYPES[fmt]
+    codes = np.asarray(from_float64(fmt, np.ascontiguousarray(values, np.float64)))
+    return codes.astype(np.dtype(f"u{dtype.itemsize}")).view(dtype).reshape(np.shape(values))
+
+
+def compare_exactly(name: str, found: NDArray[Any], expected: NDArray[Any], fmt: str) -> Comparison:
+    """Compare values bit for bit with what is expected, rounded to the format; a NaN is as good as another."""
+    rounded = decode(encode(expected, fmt), fmt) if fmt in FLOATS else np.asarray(expected, np.float64)
+    right = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
+    return _comparison(name, found, rounded, ~right, True)
+
+
+def compare_within(
+    name: str, found: NDArray[Any], expected: NDArray[Any], tolerance: float | NDArray[Any], rtol: float = 0.0
+) -> Comparison:
+    """Compare values with what is expected, to within `tolerance + rtol * |expected|`, element by element; NaN equals NaN."""
+    with np.errstate(invalid="ignore"):
+        right = np.abs(found - expected) <= tolerance + rtol * np.abs(expected)
+    right |= (found == expected) | (np.isnan(found) & np.isnan(expected))
+    return _comparison(name, found, expected, ~right, False)
+
+
+def _comparison(name: str, found: NDArray[Any], expected: NDArray[Any], wrong: NDArray[Any], is_exact: bool) -> Comparison:
+    with np.errstate(invalid="ignore"):
+        errors = np.abs(found - expected)
+    largest = float(np.max(errors, initial=0.0, where=np.isfinite(errors)))
+    count = int(np.count_nonzero(wrong))
+    if count == 0:
+        return Comparison(name, 0, found.size, largest_error=largest, is_exact=is_exact)
+    first = tuple(int(k) for k in np.argwhere(wrong)[0])
+    return Comparison(name, count, found.size, first, float(found[first]), float(expected[first]), largest, is_exact)

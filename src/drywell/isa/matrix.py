@@ -1,0 +1,309 @@
+"""Matrices held by a warp: ldmatrix, stmatrix, movmatrix, and mma.sync (which binds and is not executed).
+
+A matrix of 8 x 8 b16 elements lies in one register per lane: lane 4r + c holds elements 2c and 2c + 1 of
+row r.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.isa.declare import Mods, Op, Problem, TypeRule, instruction
+from drywell.isa.operand import address
+from drywell.isa.rules import when
+
+_REF = "warp-level-matrix-instructions-"
+_NUMS = {"x1": 1, "x2": 2, "x4": 4}
+_LOCAL = "shared shared::cta"
+ROW_BYTES = 16
+
+Halves = NDArray[np.uint16]
+
+
+def _count(i: Mods) -> int:
+    return _NUMS[str(i["num"])] * (2 if i["shape"] == "m16n16" else 1)
+
+
+def _only_b16(i: Mods) -> str | None:
+    if i["shape"] == "m8n8":
+        return None
+    return "matrices of 8-, 6- and 4-bit elements are not executed yet; .m8n8 of .b16 is"
+
+
+def _addresses(m: Any, what: str, a: Any, num: int) -> tuple[Any, NDArray[np.bool_]]:
+    """Return the addresses and which lanes give one: lanes 0..7 those of the first matrix's rows, and so
+    on."""
+    m.require_all(what)
+    giving = np.arange(32) < 8 * num
+    return np.where(giving, a, a[0]), giving
+
+
+def _words(matrices: NDArray[np.uint8], is_transposed: bool) -> list[NDArray[np.uint32]]:
+    """Return one register per matrix from uint8[num * 8, 16] rows."""
+    elements: Halves = np.ascontiguousarray(matrices).view("<u2").reshape(-1, 8, 8)
+    if is_transposed:
+        elements = elements.transpose(0, 2, 1)
+    return [np.ascontiguousarray(e).view("<u4").reshape(32) for e in elements]
+
+
+def _rows(registers: tuple[Any, ...], is_transposed: bool) -> NDArray[np.uint8]:
+    """Return uint8[num * 8, 16] rows from one register per matrix."""
+    elements = np.stack([np.ascontiguousarray(r).view("<u2").reshape(8, 8) for r in registers])
+    if is_transposed:
+        elements = elements.transpose(0, 2, 1)
+    return np.ascontiguousarray(elements).view(np.uint8).reshape(-1, ROW_BYTES)
+
+
+_LOAD: dict[str, TypeRule] = {"d": lambda i: Op("b32", count=_count(i), accepts="r"), "a": address()}
+
+
+@instruction(
+    "ldmatrix.sync.aligned.shape.num{.trans}{.space}.type d, [a];",
+    sync="sync",
+    aligned="aligned",
+    shape="m8n8 m16n16",
+    num="x1 x2 x4",
+    trans="trans",
+    space=_LOCAL,
+    type="b16 b8",
+    types=_LOAD,
+    checks=[
+        when("shape", "m8n8", type="b16"),
+        when("shape", "m16n16", type="b8", trans="trans", num="x1 x2"),
+    ],
+    order_free=True,
+    unit="matrix",
+    converged="warp",
+    since=(6, 5),
+    unsupported=_only_b16,
+    ref=_REF + "ldmatrix",
+)
+@instruction(
+    "ldmatrix.sync.aligned.shape.num{.trans}{.space}.format.source d, [a];",
+    sync="sync",
+    aligned="aligned",
+    shape="m8n16 m16n16",
+    num="x1 x2 x4",
+    trans="trans",
+    space=_LOCAL,
+    format="b8x16",
+    source="b6x16_p32 b4x16_p64",
+    types=_LOAD,
+    checks=[when("shape", "m8n16", trans="-"), when("shape", "m16n16", trans="trans", num="x1 x2")],
+    order_free=True,
+    unit="matrix",
+    converged="warp",
+    since=(8, 6),
+    unsupported=_only_b16,
+    ref=_REF + "ldmatrix",
+)
+def ldmatrix(m: Any, i: Mods, a: Any) -> Any:
+    """Load 8 x 8 matrices from shared memory, row addresses from lanes 8k to 8k + 7, transposed with
+    `.trans`.
+
+    Undefined: a row off 16 bytes (here a fault), lanes that disagree or have exited.
+    """
+    where, giving = _addresses(m, "ldmatrix", a, _count(i))
+    rows = m.load(str(i["space"] or ""), where, ROW_BYTES, mask=giving)
+    return _words(rows[giving], i["trans"] is not None)
+
+
+@instruction(
+    "stmatrix.sync.aligned.shape.num{.trans}{.space}.type [a], b;",
+    sync="sync",
+    aligned="aligned",
+    shape="m8n8 m16n8",
+    num="x1 x2 x4",
+    trans="trans",
+    space=_LOCAL,
+    type="b16 b8",
+    types={"a": address(), "b": lambda i: Op("b32", count=_count(i), accepts="r")},
+    checks=[when("shape", "m8n8", type="b16"), when("shape", "m16n8", type="b8", trans="trans")],
+    order_free=True,
+    unit="matrix",
+    converged="warp",
+    since=(7, 8),
+    unsupported=_only_b16,
+    ref=_REF + "stmatrix",
+)
+def stmatrix(m: Any, i: Mods, a: Any, b: tuple[Any, ...]) -> None:
+    """Store 8 x 8 matrices to shared memory, row addresses from lanes 8k to 8k + 7, transposed with `.trans`.
+
+    Undefined: a row off 16 bytes (here a fault), lanes that disagree or have exited.
+    """
+    where, giving = _addresses(m, "stmatrix", a, _count(i))
+    data = np.zeros((32, ROW_BYTES), np.uint8)
+    data[giving] = _rows(b, i["trans"] is not None)
+    m.store(str(i["space"] or ""), where, data, mask=giving)
+
+
+@instruction(
+    "movmatrix.sync.aligned.shape.trans.type d, a;",
+    sync="sync",
+    aligned="aligned",
+    shape="m8n8",
+    trans="trans",
+    type="b16",
+    types={"d": Op("b32", accepts="r"), "a": Op("b32", accepts="r")},
+    order_free=True,
+    unit="matrix",
+    converged="warp",
+    since=(7, 8),
+    ref=_REF + "movmatrix",
+)
+def movmatrix(m: Any, i: Mods, a: Any) -> Any:
+    """Transpose an 8 x 8 matrix of b16 that the warp holds. Undefined when lanes have exited."""
+    m.require_all("movmatrix")
+    return _words(_rows((a,), False), True)[0]
+
+
+#: Element type -> (bits, shapes, accumulator types). Source: PTX ISA, mma; each tried with ptxas 13.0 for
+# sm_100a.
+_KINDS: dict[str, tuple[int, str, str]] = {
+    "f16": (16, "m16n8k8 m16n8k16", "f16 f32"),
+    "bf16": (16, "m16n8k8 m16n8k16", "f32"),
+    "tf32": (32, "m16n8k4 m16n8k8", "f32"),
+    "e4m3": (8, "m16n8k16 m16n8k32", "f16 f32"),
+    "e5m2": (8, "m16n8k16 m16n8k32", "f16 f32"),
+    "s8": (8, "m8n8k16 m16n8k16 m16n8k32", "s32"),
+    "u8": (8, "m8n8k16 m16n8k16 m16n8k32", "s32"),
+    "s4": (4, "m8n8k32 m16n8k32 m16n8k64", "s32"),
+    "u4": (4, "m8n8k32 m16n8k32 m16n8k64", "s32"),
+}
+_SHAPES = "m8n8k16 m8n8k32 m16n8k4 m16n8k8 m16n8k16 m16n8k32 m16n8k64"
+_PARTNERS = {
+    "e4m3": "e4m3 e5m2",
+    "e5m2": "e4m3 e5m2",
+    "s8": "s8 u8",
+    "u8": "s8 u8",
+    "s4": "s4 u4",
+    "u4": "s4 u4",
+}
+
+
+def _extents(i: Mods) -> tuple[int, int, int]:
+    M, rest = str(i["shape"])[1:].split("n")
+    N, K = rest.split("k")
+    return int(M), int(N), int(K)
+
+
+def _factor(rows: int, K: int, kind: str) -> Op:
+    return Op("b32", count=rows * K * _KINDS[kind][0] // 1024, accepts="r")
+
+
+def _accumulator(i: Mods, kind: str) -> Op:
+    M, N, _ = _extents(i)
+    return (
+        Op("b32", count=M * N // 64, accepts="r")
+        if kind == "f16"
+        else Op(kind, count=M * N // 32, accepts="r")
+    )
+
+
+def shape_fits_elements(i: Mods) -> Problem | None:
+    """Require a shape and an accumulator that the element type has."""
+    _, shapes, accumulators = _KINDS[str(i["atype"])]
+    if i["shape"] not in shapes.split():
+        return Problem(f"'.{i['shape']}' is no shape of .{i['atype']}", "shape", "", f"it has {shapes}")
+    if i["btype"] not in _PARTNERS.get(str(i["atype"]), str(i["atype"])).split():
+        return Problem(
+            f"'.{i['atype']}' does not go with '.{i['btype']}'", "btype", "", "use one type for A and B"
+        )
+    if i["dtype"] not in accumulators.split():
+        return Problem(
+            f"'.{i['dtype']}' is no result of .{i['atype']}", "dtype", "", f"it has {accumulators}"
+        )
+    if i["ctype"] != i["dtype"]:
+        return Problem(f"C is '.{i['ctype']}' and D '.{i['dtype']}'", "ctype", "", "give both one type")
+    if i["satfinite"] and i["dtype"] != "s32":
+        return Problem("'.satfinite' belongs to integer products", "satfinite", "", "leave it out")
+    return None
+
+
+def _missing(i: Mods) -> str | None:
+    return "mma.sync is not executed yet; tcgen05.mma is"
+
+
+_MMA: dict[str, Any] = {
+    "sync": "sync",
+    "aligned": "aligned",
+    "order_free": True,
+    "unit": "matrix",
+    "lane": False,
+    "converged": "warp",
+    "since": (7, 0),
+    "unsupported": _missing,
+    "ref": _REF + "mma",
+}
+
+
+def _doubles(axis: int) -> TypeRule:
+    """Return the type of a factor of f64 with as many rows as extent `axis`."""
+    return lambda i: Op("f64", count=_extents(i)[axis] * _extents(i)[2] // 32, accepts="r")
+
+
+def _volta(slot: str) -> TypeRule:
+    """Return an accumulator of the m8n8k4 shape, where each quarter of the warp has a matrix of its own."""
+    return lambda i: Op("f32", count=8, accepts="r") if i[slot] == "f32" else Op("b32", count=4, accepts="r")
+
+
+@instruction(
+    "mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype d, a, b, c;",
+    shape="m8n8k4",
+    alayout="row col",
+    blayout="row col",
+    dtype="f16 f32",
+    atype="f16",
+    btype="f16",
+    ctype="f16 f32",
+    types={
+        "d": _volta("dtype"),
+        "c": _volta("ctype"),
+        "a": Op("b32", count=2, accepts="r"),
+        "b": Op("b32", count=2, accepts="r"),
+    },
+    checks=[when("ctype", "f32", dtype="f32")],
+    **_MMA,
+)
+@instruction(
+    "mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype d, a, b, c;",
+    shape="m8n8k4 m16n8k4 m16n8k8 m16n8k16",
+    alayout="row",
+    blayout="col",
+    dtype="f64",
+    atype="f64",
+    btype="f64",
+    ctype="f64",
+    types={
+        "d": lambda i: _accumulator(i, "f64"),
+        "c": lambda i: _accumulator(i, "f64"),
+        "a": _doubles(0),
+        "b": _doubles(1),
+    },
+    **_MMA,
+)
+@instruction(
+    "mma.sync.aligned.shape.alayout.blayout{.satfinite}.dtype.atype.btype.ctype d, a, b, c;",
+    shape=_SHAPES,
+    alayout="row",
+    blayout="col",
+    satfinite="satfinite",
+    dtype="f16 f32 s32",
+    atype=" ".join(_KINDS),
+    btype=" ".join(_KINDS),
+    ctype="f16 f32 s32",
+    types={
+        "d": lambda i: _accumulator(i, str(i["dtype"])),
+        "a": lambda i: _factor(_extents(i)[0], _extents(i)[2], str(i["atype"])),
+        "b": lambda i: _factor(_extents(i)[1], _extents(i)[2], str(i["btype"])),
+        "c": lambda i: _accumulator(i, str(i["ctype"])),
+    },
+    checks=[shape_fits_elements],
+    **_MMA,
+)
+def mma_sync(m: Any, i: Mods, a: Any, b: Any, c: Any) -> None:
+    """Multiply matrices that the warp holds and add: D = A B + C."""
+    m.fault("UNSUPPORTED", str(_missing(i)))

@@ -1,0 +1,110 @@
+"""What happened in a run, as lines: the launch, how much was executed, what the kernel printed, each comparison, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from drywell.base.diagnostic import Finding
+from drywell.base.span import Source
+from drywell.report.diagnostics import finding_lines
+from drywell.report.text import Line, Lines, Piece, counted, dims
+
+MOST_PRINTED_LINES = 200
+
+VERDICTS: Mapping[str, tuple[str, str]] = {
+    "clean": ("bold green", "nothing to report"),
+    "unchecked": ("bold green", "it ran to its end; the hazard checker does not exist yet, so nothing is said about races"),
+    "findings": ("bold red", "the run breaks rules, see above"),
+    "mismatch": ("bold red", "it ran to its end, with wrong numbers"),
+    "fault": ("bold red", "the kernel was stopped; arrays hold what it had written"),
+    "deadlock": ("bold red", "nobody can go on; arrays hold what had been written"),
+    "unsupported": ("bold yellow", "Drywell cannot execute this"),
+    "budget": ("bold yellow", "stopped before its end; arrays hold what had been written"),
+    "bad_input": ("bold red", "it was not run"),
+}
+
+
+class Comparison(Protocol):
+    """How an array compares with what was expected; `drywell.host.comparison.Comparison` is one."""
+
+    @property
+    def buffer(self) -> str: ...  # noqa: D102
+    @property
+    def num_wrong(self) -> int: ...  # noqa: D102
+    @property
+    def num_elements(self) -> int: ...  # noqa: D102
+    @property
+    def first(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def first_found(self) -> float: ...  # noqa: D102
+    @property
+    def first_expected(self) -> float: ...  # noqa: D102
+    @property
+    def largest_error(self) -> float: ...  # noqa: D102
+    @property
+    def is_exact(self) -> bool: ...  # noqa: D102
+
+
+def heading(stats: Mapping[str, Any]) -> Line:
+    """Return what is launched: kernel, module, grid, block, cluster, schedule."""
+    shape = f"grid {dims(stats['grid'])}"
+    if stats.get("block"):
+        shape += f", block {dims(stats['block'])}"
+    if stats.get("cluster") and max(stats["cluster"]) > 1:
+        shape += f", cluster {dims(stats['cluster'])}"
+    order = f"seed {stats['seed']}" if stats["schedule"] == "seeded" else f"schedule {stats['schedule']}"
+    return ((str(stats["kernel"]), "bold"), f" of {stats['module']}: {shape}, {order}")
+
+
+def work(stats: Mapping[str, Any]) -> Line:
+    """Return how much was executed, and how long that took here."""
+    who = counted(stats["warps"], "warp")
+    return (f"  {counted(stats['instructions'], 'warp instruction')} by {who} in {stats['seconds']:.1f} s",)
+
+
+def printed_lines(text: str) -> Lines:
+    """Return what the kernel printed, set off by a bar; the last lines are left out when there are very many."""
+    if not text:
+        return ()
+    texts = text.removesuffix("\n").split("\n")
+    out: list[Line] = [("  the kernel printed:",)]
+    out += [(("  | ", "dim"), t) for t in texts[:MOST_PRINTED_LINES]]
+    if len(texts) > MOST_PRINTED_LINES:
+        out.append((f"  and {counted(len(texts) - MOST_PRINTED_LINES, 'more line')} (all of them with --json)",))
+    return tuple(out)
+
+
+def comparison_lines(comparison: Comparison, expression: str = "") -> Lines:
+    """Return how an array compares: one line when it is right, else the first wrong element too."""
+    name: Piece = (comparison.buffer, "bold")
+    of = f" with {expression}" if expression else ""
+    if comparison.num_wrong == 0:
+        how = "equal bit for bit" if comparison.is_exact else "agree"
+        error = "" if comparison.is_exact else f" (largest error {comparison.largest_error:.2g})"
+        return (("  ", ("ok", "green"), "     ", name, f": all {comparison.num_elements:,} elements {how}{of}{error}"),)
+    at = ",".join(map(str, comparison.first))
+    count = f"{comparison.num_wrong:,} of {comparison.num_elements:,} elements"
+    return (
+        ("  ", ("WRONG", "bold red"), "  ", name, f": {count} do not agree{of}"),
+        (f"         the first is {comparison.buffer}[{at}] = {comparison.first_found:.9g}, expected "
+         f"{comparison.first_expected:.9g}; the largest error is {comparison.largest_error:.3g}",),
+    )
+
+
+def verdict_line(verdict: str) -> Line:
+    """Return the verdict and what it means."""
+    style, meaning = VERDICTS[verdict]
+    return ((verdict, style), f": {meaning}")
+
+
+def run_lines(
+    verdict: str, findings: Sequence[Finding], stats: Mapping[str, Any], comparisons: Sequence[Comparison] = (),
+    expressions: Mapping[str, str] | None = None, source: Source | None = None, end: Lines = (),
+) -> Lines:
+    """Return the whole report of a run that began; `end` says what ended it when no finding does."""
+    out: list[Line] = [heading(stats), work(stats), *printed_lines(stats.get("printed", ""))]
+    for comparison in comparisons:
+        out += comparison_lines(comparison, (expressions or {}).get(comparison.buffer, ""))
+    out += finding_lines(findings, source)
+    return (*out, *end, verdict_line(verdict))
