@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 WORKERS ?= 2
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint examples clean
 
 # runs a warp-specialised Blackwell GEMM on this CPU, checks its numbers and shows its Tensor Memory
 demo: $(VENV)/.run-ready
@@ -20,6 +20,14 @@ lint: $(VENV)/.test-ready
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# compiles the packaged kernels anew; needs nvcc, which nothing else here does
+GEMM := src/drywell/examples/gemm
+NVCC := nvcc -ptx -arch=sm_100a -std=c++17 -lineinfo
+examples:
+	$(NVCC) $(GEMM)/gemm.cu -o $(GEMM)/gemm.ptx
+	$(NVCC) -DRELEASE_TOO_EARLY $(GEMM)/gemm.cu -o $(GEMM)/gemm_broken.ptx
+	sed -i -E 's#(\.file\s+[0-9]+ ")[^"]*/([^/"]+)"#\1\2"#' $(GEMM)/*.ptx
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

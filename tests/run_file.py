@@ -1,12 +1,12 @@
 """Programs that say beside their code how they are launched and what must come out.
 
-    // grid 2        // block 64        // smem 1024
-    // arg out u32 64 poison
-    // arg a u32 64 arange
-    // arg 7 u32                        (a plain number)
-    // run: out == a * 2 + 1            (a whitelisted expression; every such line must hold)
-    // fault: MISALIGNED                (the run must end in this fault, on the line that says so when it stands behind code)
-    // deadlock: words of the report
+// grid 2        // block 64        // smem 1024
+// arg out u32 64 poison
+// arg a u32 64 arange
+// arg 7 u32                        (a plain number)
+// run: out == a * 2 + 1            (a whitelisted expression; every such line must hold)
+// fault: MISALIGNED                (the run must end in this fault, on the line that says so when it stands
+behind code) // deadlock: words of the report
 """
 
 from __future__ import annotations
@@ -43,8 +43,12 @@ class RunFile:
         """Launch the program's only entry."""
         module = load(self.path)
         return launch(
-            module[module.entries[0]], grid=self.shape.get("grid", 1), block=self.shape.get("block", 32),
-            dynamic_smem=self.shape.get("smem", 0), args=self.args, names={id(a): n for n, a in self.arrays.items()},
+            module[module.entries[0]],
+            grid=self.shape.get("grid", 1),
+            block=self.shape.get("block", 32),
+            dynamic_smem=self.shape.get("smem", 0),
+            args=self.args,
+            names={id(a): n for n, a in self.arrays.items()},
             **{**self.options, **options},
         )
 

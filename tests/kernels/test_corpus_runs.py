@@ -1,4 +1,6 @@
-"""Real kernels of several compilers, run through their launch files: what they compute equals NumPy, whatever the schedule."""
+"""Real kernels of several compilers, run through their launch files: what they compute equals NumPy,
+whatever the schedule.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,36 @@ import pytest
 from drywell.host.launch_file import read_launch_file
 
 KERNELS = (
-    "triton/vec_add", "triton/row_softmax", "triton/matmul_ptr_f16", "triton/matmul_ptr_tf32", "triton/matmul_tma_f16",
-    "triton/matmul_tma_f16_ws", "triton/matmul_tma_bf16_256", "triton/matmul_persistent_devdesc",
-    "triton/matmul_persistent_devdesc_ws", "triton/flash_fwd", "triton/flash_fwd_causal", "triton/flash_fwd_ws",
-    "triton/dbg_print_assert_atomic_sort", "gluon/tc_tile_f16", "gluon/tc_tile_f16_m64", "gluon/tc_tmem_a_f16",
-    "gluon/tc_ws_matmul_bf16", "nvcc_ours/ours_gemm_1cta", "nvcc_ours/ours_persistent", "cute_dsl_ours/vadd",
-    "cute_dsl_ours/gemm_f16_128x128x64", "tilelang/gemm_ws_bf16", "tirx/tmem_roundtrip",
+    "triton/vec_add",
+    "triton/row_softmax",
+    "triton/matmul_ptr_f16",
+    "triton/matmul_ptr_tf32",
+    "triton/matmul_tma_f16",
+    "triton/matmul_tma_f16_ws",
+    "triton/matmul_tma_bf16_256",
+    "triton/matmul_persistent_devdesc",
+    "triton/matmul_persistent_devdesc_ws",
+    "triton/flash_fwd",
+    "triton/flash_fwd_causal",
+    "triton/flash_fwd_ws",
+    "triton/dbg_print_assert_atomic_sort",
+    "gluon/tc_tile_f16",
+    "gluon/tc_tile_f16_m64",
+    "gluon/tc_tmem_a_f16",
+    "gluon/tc_ws_matmul_bf16",
+    "nvcc_ours/ours_gemm_1cta",
+    "nvcc_ours/ours_persistent",
+    "cute_dsl_ours/vadd",
+    "cute_dsl_ours/gemm_f16_128x128x64",
+    "tilelang/gemm_ws_bf16",
+    "tirx/tmem_roundtrip",
 )
 SCHEDULES: dict[str, dict[str, Any]] = {
-    "eager": {"schedule": "eager"}, "lazy": {"schedule": "lazy"}, "seed 1": {"seed": 1}, "seed 2": {"seed": 2}, "seed 3": {"seed": 3},
+    "eager": {"schedule": "eager"},
+    "lazy": {"schedule": "lazy"},
+    "seed 1": {"seed": 1},
+    "seed 2": {"seed": 2},
+    "seed 3": {"seed": 3},
 }
 
 

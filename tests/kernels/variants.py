@@ -1,4 +1,6 @@
-"""Launch files of the corpus with other inputs or sizes: a text is edited key by key, and written where the test says."""
+"""Launch files of the corpus with other inputs or sizes: a text is edited key by key, and written where the
+test says.
+"""
 
 from __future__ import annotations
 

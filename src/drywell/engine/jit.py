@@ -102,12 +102,13 @@ def range_ends(gmem: GlobalMemory) -> NDArray[np.uint64]:
 def context_of(warp: Warp) -> Context:
     """Return the context of a warp: its windows onto the machine's memory as it lies now."""
     context = Context()
-    gmem, smem, params, local = warp.grid.gmem, warp.cta.smem, warp.grid.params, warp.local
+    gmem, smem, params = warp.grid.gmem, warp.cta.smem, warp.grid.params
     ends = range_ends(gmem)
     context.set_window("global", gmem.buffer.data, GLOBAL_BASE, 0, gmem.buffer.data.size, ends)
     context.set_window("shared", smem.data, smem.base, RESERVED_BYTES, smem.end)
-    context.set_window("param", params.buffer.data, 0, 0, params.nbytes)
-    context.set_window("local", local.buffer.data, local.origin, 0, local.nbytes, pitch=local.pitch)
+    context.set_window("kernel_params", params.buffer.data, 0, 0, params.nbytes)
+    for window, own in (("call_params", warp.call_params), ("local", warp.local)):
+        context.set_window(window, own.buffer.data, own.origin, 0, own.nbytes, pitch=own.pitch)
     return context
 
 

@@ -11,13 +11,14 @@ from then on every access does nothing, so that memory is left as the interprete
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from string import Template
 
 from drywell.engine.llvm_text import LANES, Lanes, Module, Writer, vector
 from drywell.machine.gmem import PLACE_ALIGN
-from drywell.machine.windows import LOCAL_BASE, PARAM_BASE, SHARED_BASE
+from drywell.machine.windows import CALL_PARAMS, LOCAL_BASE, PARAM_BASE, SHARED_BASE
 
-WINDOWS = ("global", "shared", "param", "local")
+WINDOWS = ("global", "shared", "kernel_params", "call_params", "local")
 WINDOW_FIELDS = ("data", "base", "low", "high", "ends", "pitch")
 OUT_OF_BOUNDS, MISALIGNED = 1, 2
 
@@ -28,7 +29,7 @@ CONTEXT_WORDS = len(CONTEXT) + LANES - 1
 
 _WINDOW_OF = {
     "global": "global", "const": "global", "shared": "shared", "shared::cta": "shared", "shared::cluster": "shared", "param": "param",
-    "local": "local", "": "",
+    "local": "local", "": "readable",
 }
 _PARAMETERS = "ptr %context, <32 x i64> %address, <32 x i1> %mask, i64 %place"
 
@@ -50,8 +51,6 @@ def load(w: Writer, space: str, address: Lanes, mask: Lanes, place: int, width: 
 
 def store(w: Writer, space: str, address: Lanes, mask: Lanes, place: int, values: list[Lanes]) -> None:
     """Store the elements of `values` one after the other per active lane; of lanes at one address the highest wins."""
-    if space == "param":
-        raise UnsupportedSpaceError("compiled code cannot write parameters: those of a kernel are read only, those of a call the interpreter passes")
     window, width, count = _window(w.module, space, is_write=True), values[0].width, len(values)
     name = f"drywell.store.{window}.{width}x{count}"
     if name not in w.module.functions:
@@ -74,14 +73,21 @@ def _window(module: Module, space: str, is_write: bool = False) -> str:
     if space not in _WINDOW_OF:
         known = ", ".join(s or "generic" for s in _WINDOW_OF)
         raise UnsupportedSpaceError(f"compiled code cannot reach '{space}': the spaces it knows are {known}")
-    window = _WINDOW_OF[space] or ("writable" if is_write else "readable")
+    window = _WINDOW_OF[space]
+    if is_write:
+        window = {"param": "call_params", "readable": "writable"}.get(window, window)
     module.declare("usub.sat.i64", "declare i64 @llvm.usub.sat.i64(i64, i64)")
-    for one in _GENERIC.get(window, (window,)):
-        module.functions.setdefault(f"drywell.find.{one}", _find_function(one))
-    if window in _GENERIC:
-        module.functions.setdefault(f"drywell.find.{window}", _generic_function(window))
+    _add_find(module, window)
     module.functions.setdefault(f"drywell.locate.{window}", _locate_function(window))
     return window
+
+
+def _add_find(module: Module, window: str) -> None:
+    choice = _CHOICES.get(window)
+    for inner in (*choice.cases.values(), choice.otherwise) if choice else ():
+        _add_find(module, inner)
+    text = _choice_function(window, choice) if choice else _find_function(window)
+    module.functions.setdefault(f"drywell.find.{window}", text)
 
 
 # -------------------------------------------------------------------- from an address to host memory
@@ -118,23 +124,34 @@ give:
   ret { i64, i64 } %both
 }""")
 
-#: The windows that generic addresses may lie in: nothing can be written through the one of the kernel's parameters.
-_GENERIC = {"readable": ("global", "shared", "local", "param"), "writable": ("global", "shared", "local")}
-_BASES = {"shared": SHARED_BASE, "local": LOCAL_BASE, "param": PARAM_BASE}
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """How an address picks its window: `cases` by its bits from `shift` on, with the bits below as the address there; else `otherwise`."""
+
+    shift: int
+    cases: dict[int, str]
+    otherwise: str
 
 
-def _generic_function(name: str) -> str:
-    inner = [w for w in _GENERIC[name] if w in _BASES]
-    cases = " ".join(f"i64 {_BASES[w] >> 32}, label %in_{w}" for w in inner)
+#: A kernel's parameters are not written: in `writable` generic addresses and in stores the param window is that of calls.
+_CHOICES = {
+    "param": _Choice(CALL_PARAMS.bit_length() - 1, {0: "kernel_params"}, "call_params"),
+    "readable": _Choice(32, {SHARED_BASE >> 32: "shared", LOCAL_BASE >> 32: "local", PARAM_BASE >> 32: "param"}, "global"),
+    "writable": _Choice(32, {SHARED_BASE >> 32: "shared", LOCAL_BASE >> 32: "local", PARAM_BASE >> 32: "call_params"}, "global"),
+}
+
+
+def _choice_function(name: str, choice: _Choice) -> str:
+    cases = " ".join(f"i64 {upper}, label %in_{window}" for upper, window in choice.cases.items())
     lines = [
         f"define internal {{ i64, i64 }} @drywell.find.{name}(ptr %context, i64 %address, i64 %lane) {{",
         "entry:",
-        "  %upper = lshr i64 %address, 32",
-        f"  %lower = and i64 %address, {0xFFFFFFFF}",
-        f"  switch i64 %upper, label %in_global [ {cases} ]",
+        f"  %upper = lshr i64 %address, {choice.shift}",
+        f"  %lower = and i64 %address, {(1 << choice.shift) - 1}",
+        f"  switch i64 %upper, label %in_{choice.otherwise} [ {cases} ]",
     ]
-    for window in ("global", *inner):
-        address = "%lower" if window in _BASES else "%address"
+    for window in (choice.otherwise, *choice.cases.values()):
+        address = "%address" if window == choice.otherwise else "%lower"
         call = f"call {{ i64, i64 }} @drywell.find.{window}(ptr %context, i64 {address}, i64 %lane)"
         lines += [f"in_{window}:", f"  %{window} = {call}", f"  ret {{ i64, i64 }} %{window}"]
     return "\n".join([*lines, "}"])

@@ -22,6 +22,7 @@ from drywell.engine.llvm_text import Lanes, Module, Writer, constant, vector
 from drywell.isa.declare import Op
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.special import special_type
+from drywell.machine.windows import CALL_PARAMS
 from drywell.program import operands as ops
 from drywell.program.link import Executable, Linked
 
@@ -90,15 +91,12 @@ def _is_compilable(instruction: ops.Bound) -> bool:
     if not instruction.declaration.is_lane:
         return False
     operands = [o for s in instruction.sources for o in (s if isinstance(s, tuple) else (s,))]
-    places = [o.base if isinstance(o, ops.Memory) else o for o in operands]
-    return not any(_is_of_a_moment(p) for p in places)
+    return not any(isinstance(o, ops.Special) and _is_moving(o.name) for o in operands)
 
 
-def _is_of_a_moment(operand: object) -> bool:
-    """Say whether an operand is a call's parameter or a special register that changes while the region runs."""
-    if isinstance(operand, ops.Special):
-        return special_type(operand.name) not in TYPES or operand.name.startswith(_MOVING_SPECIALS)
-    return isinstance(operand, ops.Symbol) and operand.space == "frame"
+def _is_moving(special: str) -> bool:
+    """Say whether a special register changes while a region runs, or is no single value."""
+    return special_type(special) not in TYPES or special.startswith(_MOVING_SPECIALS)
 
 
 def write_region(region: Region, executable: Executable, addresses: Mapping[str, int]) -> RegionText:
@@ -288,7 +286,7 @@ class _RegionWriter:
         space, name = symbol.space, symbol.name
         if space in ("global", "const"):
             return constant(self.addresses[name] + symbol.offset, width)
-        place = self.executable.places[space, name] + symbol.offset
+        place = self.executable.places[space, name] + symbol.offset + (CALL_PARAMS if space == "frame" else 0)
         if space != "shared":
             return constant(place, width)
         base = self.w.let_first(f"load i64, ptr {self.w.let_first(word('shared_base'))}")

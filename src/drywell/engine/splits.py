@@ -24,7 +24,9 @@ JUMPS_BEFORE_YIELD = 32
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a call returns to, and which bytes of the call parameters its results go from and to: (from, to, size)."""
+    """Where a call returns to, and which bytes of the call parameters its results go from and to: (from,
+    to, size).
+    """
 
     pc: int
     results: tuple[tuple[int, int, int], ...] = ()

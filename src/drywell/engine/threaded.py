@@ -49,7 +49,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """A function as its callers see it: where it starts, and the (frame offset, bytes) of its parameters and results."""
+    """A function as its callers see it: where it starts, and the (frame offset, bytes) of its parameters
+    and results.
+    """
 
     pc: int
     params: tuple[tuple[int, int], ...]
@@ -200,7 +202,12 @@ class _Compiler:
             )
             writers = [self.writer(e, element) for e in operand.elements]
 
+            narrow = lane_dtype(width)
+            is_taken_apart = op.count is None
+
             def write_all(w: Any, values: Any) -> None:
+                if is_taken_apart:
+                    values = np.ascontiguousarray(values).view(narrow).reshape(LANES, len(writers)).T
                 for write, value in zip(writers, values, strict=True):
                     if write is not None:
                         write(w, value)

@@ -12,22 +12,51 @@ from numpy.typing import NDArray
 from drywell.base.errors import LaunchError
 
 _BY_DTYPE: dict[str, str] = {
-    "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
-    "float8_e8m0fnu": "ue8m0", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "int8": "s8", "int16": "s16",
-    "int32": "s32", "int64": "s64", "bool": "u8",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+    "float8_e8m0fnu": "ue8m0",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "int8": "s8",
+    "int16": "s16",
+    "int32": "s32",
+    "int64": "s64",
+    "bool": "u8",
 }
 DTYPES: dict[str, np.dtype[Any]] = {
-    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
-    "tf32": np.dtype(np.float32), "e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2),
-    "ue8m0": np.dtype(np.uint8), "ue4m3": np.dtype(np.uint8), "e3m2": np.dtype(np.uint8), "e2m3": np.dtype(np.uint8),
-    "e2m1": np.dtype(np.uint8), "u8": np.dtype(np.uint8), "u16": np.dtype(np.uint16), "u32": np.dtype(np.uint32),
-    "u64": np.dtype(np.uint64), "s8": np.dtype(np.int8), "s16": np.dtype(np.int16), "s32": np.dtype(np.int32), "s64": np.dtype(np.int64),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "tf32": np.dtype(np.float32),
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "ue8m0": np.dtype(np.uint8),
+    "ue4m3": np.dtype(np.uint8),
+    "e3m2": np.dtype(np.uint8),
+    "e2m3": np.dtype(np.uint8),
+    "e2m1": np.dtype(np.uint8),
+    "u8": np.dtype(np.uint8),
+    "u16": np.dtype(np.uint16),
+    "u32": np.dtype(np.uint32),
+    "u64": np.dtype(np.uint64),
+    "s8": np.dtype(np.int8),
+    "s16": np.dtype(np.int16),
+    "s32": np.dtype(np.int32),
+    "s64": np.dtype(np.int64),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class HostArray:
-    """An array a kernel may touch: `memory` are the bytes it spans (a writable view), `offset` where its first element lies in them.
+    """An array a kernel may touch: `memory` are the bytes it spans (a writable view), `offset` where its
+    first element lies in them.
 
     `shape` counts elements, `strides` are bytes; `dtype` is the format's name ("bf16").
     """
@@ -41,18 +70,24 @@ class HostArray:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Return (first byte, bytes) of the memory on the host: two arguments with one identity are one array to the kernel."""
+        """Return (first byte, bytes) of the memory on the host: two arguments with one identity are one
+        array to the kernel.
+        """
         return (self.memory.__array_interface__["data"][0], self.memory.nbytes)
 
 
 def is_array(value: Any) -> bool:
     """Tell whether `host_array` would take the value."""
-    return isinstance(value, np.ndarray) or hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__")
+    return (
+        isinstance(value, np.ndarray) or hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__")
+    )
 
 
 def _torch_to_numpy(value: Any) -> NDArray[Any]:
     if getattr(value, "device", None) is not None and str(value.device) != "cpu":
-        raise LaunchError(f"an array on device '{value.device}' was given: Drywell runs on the CPU, pass a CPU tensor")
+        raise LaunchError(
+            f"an array on device '{value.device}' was given: Drywell runs on the CPU, pass a CPU tensor"
+        )
     if value.__class__.__module__.startswith("torch"):
         name = str(value.dtype).removeprefix("torch.")
         if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"):
@@ -72,21 +107,27 @@ def host_array(value: Any, dtype: str | None = None) -> HostArray:
     array = value if isinstance(value, np.ndarray) else _torch_to_numpy(value)
     name = dtype or _BY_DTYPE.get(array.dtype.name)
     if name is None:
-        raise LaunchError(f"arrays of dtype '{array.dtype}' are not taken; use one of {', '.join(sorted(set(_BY_DTYPE)))}")
+        raise LaunchError(
+            f"arrays of dtype '{array.dtype}' are not taken; use one of {', '.join(sorted(set(_BY_DTYPE)))}"
+        )
     first = array.__array_interface__["data"][0]
     low, high = np.lib.array_utils.byte_bounds(array) if array.size else (first, first)
-    memory = _bytes_between(array, low, high) if array.size else np.zeros(0, np.uint8)
+    memory = bytes_between(array, low, high, not array.flags.writeable) if array.size else np.zeros(0, np.uint8)
     return HostArray(memory, first - low, name, array.shape, array.strides, not array.flags.writeable)
 
 
-def _bytes_between(array: NDArray[Any], low: int, high: int) -> NDArray[np.uint8]:
-    """Return a uint8 view of the addresses [low, high) that `array` spans, keeping it alive."""
+def bytes_between(owner: Any, low: int, high: int, is_read_only: bool) -> NDArray[np.uint8]:
+    """Return a uint8 view of the host's addresses [low, high), which `owner` keeps alive."""
 
     class _Span:
         def __init__(self) -> None:
-            self.owner = array
+            self.owner = owner
             self.__array_interface__ = {
-                "version": 3, "shape": (high - low,), "typestr": "|u1", "data": (low, not array.flags.writeable), "strides": None,
+                "version": 3,
+                "shape": (high - low,),
+                "typestr": "|u1",
+                "data": (low, is_read_only),
+                "strides": None,
             }
 
     return np.asarray(_Span())

@@ -19,7 +19,8 @@ FLOATS = ("f16", "bf16", "f32", "f64", "tf32", "e4m3", "e5m2")
 class Comparison:
     """How a buffer compares with what was expected: elements that differ, and the first and worst of them.
 
-    `is_exact`: equal bit for bit after rounding to the buffer's format; `largest_error` is over all elements that are finite.
+    `is_exact`: equal bit for bit after rounding to the buffer's format; `largest_error` is over all
+    elements that are finite.
     """
 
     buffer: str
@@ -40,8 +41,10 @@ class Comparison:
         if self.ok:
             return f"{self.buffer}: all {self.num_elements} elements as expected"
         at = ",".join(map(str, self.first))
-        return (f"{self.buffer}: {self.num_wrong} of {self.num_elements} elements differ; the first is {self.buffer}[{at}] = "
-                f"{self.first_found:g}, expected {self.first_expected:g}; the largest error is {self.largest_error:g}")
+        return (
+            f"{self.buffer}: {self.num_wrong} of {self.num_elements} elements differ; the first is {self.buffer}[{at}] = "
+            f"{self.first_found:g}, expected {self.first_expected:g}; the largest error is {self.largest_error:g}"
+        )
 
 
 def decode(array: NDArray[Any], fmt: str) -> NDArray[np.float64]:
@@ -67,14 +70,18 @@ def compare_exactly(name: str, found: NDArray[Any], expected: NDArray[Any], fmt:
 def compare_within(
     name: str, found: NDArray[Any], expected: NDArray[Any], tolerance: float | NDArray[Any], rtol: float = 0.0
 ) -> Comparison:
-    """Compare values with what is expected, to within `tolerance + rtol * |expected|`, element by element; NaN equals NaN."""
+    """Compare values with what is expected, to within `tolerance + rtol * |expected|`, element by element;
+    NaN equals NaN.
+    """
     with np.errstate(invalid="ignore"):
         right = np.abs(found - expected) <= tolerance + rtol * np.abs(expected)
     right |= (found == expected) | (np.isnan(found) & np.isnan(expected))
     return _comparison(name, found, expected, ~right, False)
 
 
-def _comparison(name: str, found: NDArray[Any], expected: NDArray[Any], wrong: NDArray[Any], is_exact: bool) -> Comparison:
+def _comparison(
+    name: str, found: NDArray[Any], expected: NDArray[Any], wrong: NDArray[Any], is_exact: bool
+) -> Comparison:
     with np.errstate(invalid="ignore"):
         errors = np.abs(found - expected)
     largest = float(np.max(errors, initial=0.0, where=np.isfinite(errors)))
@@ -82,4 +89,6 @@ def _comparison(name: str, found: NDArray[Any], expected: NDArray[Any], wrong: N
     if count == 0:
         return Comparison(name, 0, found.size, largest_error=largest, is_exact=is_exact)
     first = tuple(int(k) for k in np.argwhere(wrong)[0])
-    return Comparison(name, count, found.size, first, float(found[first]), float(expected[first]), largest, is_exact)
+    return Comparison(
+        name, count, found.size, first, float(found[first]), float(expected[first]), largest, is_exact
+    )

@@ -1,7 +1,9 @@
-"""`[expect]` expressions: NumPy over the buffers as they were before the launch, by a whitelisted syntax tree, never `eval`.
+"""`[expect]` expressions: NumPy over the buffers as they were before the launch, by a whitelisted syntax
+tree, never `eval`.
 
-Buffers are float64 arrays. What may be used: arithmetic, comparisons, indexing, the functions in `FUNCTIONS` as `np.name`, the methods in
-`METHODS`, the references in `REFERENCES`, a lambda called on the spot, list comprehensions over `range`.
+Buffers are float64 arrays. What may be used: arithmetic, comparisons, indexing, the functions in
+`FUNCTIONS` as `np.name`, the methods in `METHODS`, the references in `REFERENCES`, a lambda called on the
+spot, list comprehensions over `range`.
 """
 
 from __future__ import annotations
@@ -17,40 +19,72 @@ from numpy.typing import NDArray
 from drywell.base.errors import LaunchError
 
 FUNCTIONS = frozenset(
-    "abs add append arange argmax argmin argsort array broadcast_to ceil clip concatenate cos cumsum diag dot einsum exp exp2 expand_dims eye flip "
-    "float64 floor full full_like hstack int32 int64 isnan log log2 matmul max maximum mean min minimum moveaxis multiply ones ones_like outer pad "
-    "prod repeat reshape roll round sign sin sort split sqrt square stack sum swapaxes take tanh tile transpose tril triu uint32 uint8 vstack where "
-    "zeros zeros_like".split()
+    ["abs", "add", "append", "arange", "argmax", "argmin", "argsort", "array", "broadcast_to", "ceil", "clip", "concatenate", "cos", "cumsum", "diag", "dot", "einsum", "exp", "exp2", "expand_dims", "eye", "flip", "float64", "floor", "full", "full_like", "hstack", "int32", "int64", "isnan", "log", "log2", "matmul", "max", "maximum", "mean", "min", "minimum", "moveaxis", "multiply", "ones", "ones_like", "outer", "pad", "prod", "repeat", "reshape", "roll", "round", "sign", "sin", "sort", "split", "sqrt", "square", "stack", "sum", "swapaxes", "take", "tanh", "tile", "transpose", "tril", "triu", "uint32", "uint8", "vstack", "where", "zeros", "zeros_like"]
 )
 METHODS = frozenset(
-    "all any argmax argmin astype clip copy cumsum dot flatten max mean min prod ravel repeat reshape round sort squeeze sum swapaxes take transpose".split()
+    ["all", "any", "argmax", "argmin", "astype", "clip", "copy", "cumsum", "dot", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "sort", "squeeze", "sum", "swapaxes", "take", "transpose"]
 )
 ATTRIBUTES = frozenset(("T", "shape", "size", "ndim", "inf", "nan", "pi", "newaxis"))
-_BUILTINS: dict[str, Any] = {"range": range, "abs": abs, "min": min, "max": max, "len": len, "int": int, "float": float, "bool": bool}
-_BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.Pow: operator.pow, ast.MatMult: operator.matmul, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+_BUILTINS: dict[str, Any] = {
+    "range": range,
+    "abs": abs,
+    "min": min,
+    "max": max,
+    "len": len,
+    "int": int,
+    "float": float,
+    "bool": bool,
 }
-_UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert, ast.Not: operator.not_}
+_BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.MatMult: operator.matmul,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+_UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+    ast.Not: operator.not_,
+}
 _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }
 LARGEST = 1 << 28
 """Elements an intermediate array may have, and the largest power or range."""
+LONGEST = 10_000
+"""Characters of an expression."""
 
 
 def attention(
     q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], heads: int, scale: float = 1.0, causal: bool = False
 ) -> NDArray[Any]:
-    """Return softmax(scale q k^T) v per head; q, k, v are [heads * S, D], stacked head by head; `causal` masks j > i."""
+    """Return softmax(scale q k^T) v per head; q, k, v are [heads * S, D], stacked head by head; `causal`
+    masks j > i.
+    """
     scores = _scores(q, k, heads, scale, causal)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     return np.asarray((weights @ v.reshape(heads, -1, v.shape[-1])).reshape(q.shape[0], v.shape[-1]))
 
 
-def log2_sum_exp(q: NDArray[Any], k: NDArray[Any], heads: int, scale: float = 1.0, causal: bool = False) -> NDArray[Any]:
+def log2_sum_exp(
+    q: NDArray[Any], k: NDArray[Any], heads: int, scale: float = 1.0, causal: bool = False
+) -> NDArray[Any]:
     """Return log2 of the row sums of exp(scale q k^T) per head, [heads * S]."""
     scores = _scores(q, k, heads, scale, causal)
     top = scores.max(-1)
@@ -73,7 +107,12 @@ def relu(x: NDArray[Any]) -> NDArray[Any]:
     return np.maximum(x, 0.0)
 
 
-REFERENCES: dict[str, Callable[..., Any]] = {"attention": attention, "log2_sum_exp": log2_sum_exp, "softmax": softmax, "relu": relu}
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "attention": attention,
+    "log2_sum_exp": log2_sum_exp,
+    "softmax": softmax,
+    "relu": relu,
+}
 
 
 def evaluate(expression: str, buffers: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
@@ -81,11 +120,20 @@ def evaluate(expression: str, buffers: Mapping[str, NDArray[Any]]) -> NDArray[An
 
     Raises LaunchError naming what is not allowed or does not work, with its column.
     """
+    if len(expression) > LONGEST:
+        raise LaunchError(f"the expression has {len(expression)} characters, {LONGEST} are the limit")
     try:
         tree = ast.parse(expression, mode="eval")
+        value = np.asarray(_Evaluator(expression).visit(tree.body, {**REFERENCES, **_BUILTINS, **buffers}))
     except SyntaxError as error:
         raise LaunchError(f"column {error.offset}: {error.msg} in '{expression}'") from None
-    return np.asarray(_Evaluator(expression).visit(tree.body, {**REFERENCES, **_BUILTINS, **buffers}))
+    except (RecursionError, MemoryError):
+        raise LaunchError(f"'{expression[:40]}...' is nested too deeply") from None
+    except ValueError as error:  # a list of rows of different lengths, a null character
+        raise LaunchError(f"'{expression}': {error}") from None
+    if value.dtype.kind not in "biuf":
+        raise LaunchError(f"'{expression}' gives {value.dtype} values, numbers are needed")
+    return value
 
 
 class _Evaluator:
@@ -104,7 +152,15 @@ class _Evaluator:
             return method(node, names)
         except LaunchError:
             raise
-        except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError, MemoryError, KeyError) as error:
+        except (
+            ValueError,
+            TypeError,
+            IndexError,
+            ZeroDivisionError,
+            OverflowError,
+            MemoryError,
+            KeyError,
+        ) as error:
             raise self.refuse(node, str(error) or type(error).__name__) from None
 
     def _constant(self, node: ast.Constant, names: Mapping[str, Any]) -> Any:
@@ -115,12 +171,19 @@ class _Evaluator:
     def _name(self, node: ast.Name, names: Mapping[str, Any]) -> Any:
         if node.id not in names:
             known = ", ".join(sorted(k for k, v in names.items() if isinstance(v, np.ndarray)))
-            raise self.refuse(node, f"there is no buffer or function '{node.id}'; the buffers are {known or 'none'}")
+            raise self.refuse(
+                node, f"there is no buffer or function '{node.id}'; the buffers are {known or 'none'}"
+            )
         return names[node.id]
 
     def _binop(self, node: ast.BinOp, names: Mapping[str, Any]) -> Any:
         left, right = self.visit(node.left, names), self.visit(node.right, names)
-        if isinstance(node.op, (ast.Pow, ast.LShift)) and isinstance(left, int) and isinstance(right, int) and abs(right) > 64:
+        if (
+            isinstance(node.op, (ast.Pow, ast.LShift))
+            and isinstance(left, int)
+            and isinstance(right, int)
+            and abs(right) > 64
+        ):
             raise self.refuse(node, "this power is too large")
         return self._sized(node, _BINARY[type(node.op)](left, right))
 
@@ -130,7 +193,9 @@ class _Evaluator:
     def _compare(self, node: ast.Compare, names: Mapping[str, Any]) -> Any:
         if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARE:
             raise self.refuse(node, "compare two values at a time")
-        return _COMPARE[type(node.ops[0])](self.visit(node.left, names), self.visit(node.comparators[0], names))
+        return _COMPARE[type(node.ops[0])](
+            self.visit(node.left, names), self.visit(node.comparators[0], names)
+        )
 
     def _tuple(self, node: ast.Tuple, names: Mapping[str, Any]) -> Any:
         return tuple(self.visit(e, names) for e in node.elts)
@@ -139,7 +204,12 @@ class _Evaluator:
         return [self.visit(e, names) for e in node.elts]
 
     def _slice(self, node: ast.Slice, names: Mapping[str, Any]) -> Any:
-        return slice(*(None if part is None else self.visit(part, names) for part in (node.lower, node.upper, node.step)))
+        return slice(
+            *(
+                None if part is None else self.visit(part, names)
+                for part in (node.lower, node.upper, node.step)
+            )
+        )
 
     def _subscript(self, node: ast.Subscript, names: Mapping[str, Any]) -> Any:
         return self.visit(node.value, names)[self.visit(node.slice, names)]
@@ -170,7 +240,13 @@ class _Evaluator:
 
     def _bounded(self, node: ast.AST, args: list[Any]) -> None:
         for value in args:
-            numbers = [v for v in value if isinstance(v, int)] if isinstance(value, (tuple, list)) else [value] if isinstance(value, int) else []
+            numbers = (
+                [v for v in value if isinstance(v, int)]
+                if isinstance(value, (tuple, list))
+                else [value]
+                if isinstance(value, int)
+                else []
+            )
             total = 1
             for number in numbers:
                 total *= max(1, abs(number))
@@ -193,7 +269,9 @@ class _Evaluator:
     def _listcomp(self, node: ast.ListComp, names: Mapping[str, Any]) -> Any:
         return self._generate(node, list(node.generators), names)
 
-    def _generate(self, node: ast.ListComp, generators: list[ast.comprehension], names: Mapping[str, Any]) -> list[Any]:
+    def _generate(
+        self, node: ast.ListComp, generators: list[ast.comprehension], names: Mapping[str, Any]
+    ) -> list[Any]:
         if not generators:
             return [self.visit(node.elt, names)]
         first, *rest = generators
@@ -202,4 +280,6 @@ class _Evaluator:
         source = self.visit(first.iter, names)
         if not isinstance(source, range) or len(source) > 4096:
             raise self.refuse(node, "a comprehension may only loop over a range of at most 4096")
-        return [item for value in source for item in self._generate(node, rest, {**names, first.target.id: value})]
+        return [
+            item for value in source for item in self._generate(node, rest, {**names, first.target.id: value})
+        ]

@@ -10,18 +10,29 @@ from typing import Any, Literal
 from drywell import arch
 from drywell.base.activity import WarpActivity
 from drywell.base.diagnostic import Diagnostic, Finding, Severity
-from drywell.base.errors import BudgetError, DeadlockError, DrywellError, KernelFault, LaunchError, PtxError, UnsupportedError
+from drywell.base.errors import (
+    BudgetError,
+    DeadlockError,
+    DrywellError,
+    KernelFault,
+    LaunchError,
+    PtxError,
+    UnsupportedError,
+)
 from drywell.base.events import Observer
 from drywell.base.options import Options
 from drywell.base.span import NOWHERE, Source, Span
 from drywell.engine.run import Launch, Outcome, place_globals, run
-from drywell.host.arguments import Placement, build_params
+from drywell.host.arguments import arrays_of, build_params
+from drywell.host.placement import Placement
 from drywell.machine.gmem import GlobalMemory
 from drywell.observe.tensor_memory import TmemMap, TmemSnapshot
 from drywell.program.link import Executable, link
 from drywell.program.module import Program, check_module
 
-Verdict = Literal["clean", "unchecked", "findings", "mismatch", "fault", "deadlock", "unsupported", "budget", "bad_input"]
+Verdict = Literal[
+    "clean", "unchecked", "findings", "mismatch", "fault", "deadlock", "unsupported", "budget", "bad_input"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +69,9 @@ class Module:
 
     def __getitem__(self, name: str) -> Kernel:
         if name not in self.entries:
-            raise LaunchError(f"{self.name} has no entry '{name}'; it has {', '.join(self.entries) or 'none'}")
+            raise LaunchError(
+                f"{self.name} has no entry '{name}'; it has {', '.join(self.entries) or 'none'}"
+            )
         return Kernel(self, name)
 
 
@@ -101,20 +114,31 @@ def _read(source: str | Path) -> Source:
         message = f"{path}: not a text file (byte {error.start} is not UTF-8)"
         raise PtxError((Diagnostic("E0100", message, hint="PTX is text: was a cubin given?"),)) from None
     except OSError as error:
-        raise LaunchError(f"{path}: {error.strerror or error}\n  hint: give the path of a .ptx file, or the text itself") from None
+        raise LaunchError(
+            f"{path}: {error.strerror or error}\n  hint: give the path of a .ptx file, or the text itself"
+        ) from None
 
 
 def _target_diagnostics(program: Program) -> tuple[Diagnostic, ...]:
     rule = arch.target(program.target) if program.target else None
     if rule is None or rule.runs:
         return ()
-    line = next((k for k, text in enumerate(program.source.text.split("\n"), 1) if text.strip().startswith(".target")), 0)
+    line = next(
+        (
+            k
+            for k, text in enumerate(program.source.text.split("\n"), 1)
+            if text.strip().startswith(".target")
+        ),
+        0,
+    )
     message = f"'.target {program.target}' is refused: {rule.reason}"
     return (Diagnostic("E0315", message, Span(program.source.name, line, 1, 7), hint="compile for sm_100a"),)
 
 
 def check(source: str | Path) -> tuple[Program | None, tuple[Diagnostic, ...], Source]:
-    """Read and resolve a PTX file or text and return the program (None when it cannot be parsed), all diagnostics, and the source."""
+    """Read and resolve a PTX file or text and return the program (None when it cannot be parsed), all
+    diagnostics, and the source.
+    """
     from drywell.ptx import parse
 
     text = _read(source)
@@ -134,7 +158,8 @@ def _declared(text: Source) -> Source:
 def load(source: str | Path) -> Module:
     """Load a PTX module from a file (or from its text).
 
-    Raises PtxError with `.diagnostics` (all of them) when it cannot be read or is not legal, LaunchError when there is no such file.
+    Raises PtxError with `.diagnostics` (all of them) when it cannot be read or is not legal, LaunchError
+    when there is no such file.
 
     >>> load(".version 9.0\\n.target sm_100a\\n.address_size 64\\n.visible .entry k() { ret; }").entries
     ('k',)
@@ -171,16 +196,24 @@ def _block(executable: Executable, block: int | Sequence[int] | None, gpu: arch.
     required, most = _directive(executable, "reqntid"), _directive(executable, "maxntid")
     if block is None:
         if required is None:
-            raise LaunchError(f"'{executable.entry.name}' does not say its block size (.reqntid): pass block=")
+            raise LaunchError(
+                f"'{executable.entry.name}' does not say its block size (.reqntid): pass block="
+            )
         block = required
     dims = _dims("block", block)
     threads = _volume(dims)
     if threads > gpu.max_threads_per_cta:
-        raise LaunchError(f"block {dims} has {threads} threads, {gpu.max_threads_per_cta} are the limit of {gpu.title}")
+        raise LaunchError(
+            f"block {dims} has {threads} threads, {gpu.max_threads_per_cta} are the limit of {gpu.title}"
+        )
     if required is not None and (*required, 1, 1)[:3] != dims:
-        raise LaunchError(f"block {dims}, but the kernel says .reqntid {', '.join(map(str, required))}\n  hint: pass block={required}")
+        raise LaunchError(
+            f"block {dims}, but the kernel says .reqntid {', '.join(map(str, required))}\n  hint: pass block={required}"
+        )
     if most is not None and threads > _volume(most):
-        raise LaunchError(f"block {dims} has {threads} threads, but the kernel says .maxntid {', '.join(map(str, most))}")
+        raise LaunchError(
+            f"block {dims} has {threads} threads, but the kernel says .maxntid {', '.join(map(str, most))}"
+        )
     return dims
 
 
@@ -192,14 +225,22 @@ def _cluster(
         cluster = required or 1
     dims = _dims("cluster", cluster)
     if required is not None and (*required, 1, 1)[:3] != dims:
-        raise LaunchError(f"cluster {dims}, but the kernel says .reqnctapercluster {', '.join(map(str, required))}")
+        raise LaunchError(
+            f"cluster {dims}, but the kernel says .reqnctapercluster {', '.join(map(str, required))}"
+        )
     if _volume(dims) > gpu.max_cluster_ctas:
-        raise LaunchError(f"cluster {dims} has {_volume(dims)} CTAs, {gpu.max_cluster_ctas} are the limit of {gpu.title}")
+        raise LaunchError(
+            f"cluster {dims} has {_volume(dims)} CTAs, {gpu.max_cluster_ctas} are the limit of {gpu.title}"
+        )
     for axis, (g, c) in enumerate(zip(grid, dims, strict=True)):
         if g % c:
-            raise LaunchError(f"cluster {dims} does not divide grid {grid} along {'xyz'[axis]}\n  hint: make the grid a multiple of the cluster")
+            raise LaunchError(
+                f"cluster {dims} does not divide grid {grid} along {'xyz'[axis]}\n  hint: make the grid a multiple of the cluster"
+            )
     if _volume(dims) > 1:
-        raise UnsupportedError(f"clusters of more than one CTA ({dims}) are not supported yet", executable.entry.span)
+        raise UnsupportedError(
+            f"clusters of more than one CTA ({dims}) are not supported yet", executable.entry.span
+        )
     return dims
 
 
@@ -225,11 +266,20 @@ _OBSERVABLE = ("tmem",)
 
 
 def _options(
-    gpu: str, check: str, numerics: str, engine: str, schedule: str, seed: int | None, sms: int | None, max_instructions: int,
+    gpu: str,
+    check: str,
+    numerics: str,
+    engine: str,
+    schedule: str,
+    seed: int | None,
+    sms: int | None,
+    max_instructions: int,
     switches: Mapping[str, Any],
 ) -> Options:
     if check not in ("off",):
-        raise UnsupportedError(f"check='{check}': the checker does not exist yet; check='off' is the only level")
+        raise UnsupportedError(
+            f"check='{check}': the checker does not exist yet; check='off' is the only level"
+        )
     if numerics != "exact":
         raise UnsupportedError(f"numerics='{numerics}': only 'exact' exists yet")
     if engine not in ("auto", "interpreter"):
@@ -245,64 +295,111 @@ def _options(
     if max_instructions < 1:
         raise LaunchError(f"max_instructions={max_instructions}: at least one is needed")
     try:
-        return Options(gpu=gpu, schedule=schedule, seed=seed or 0, sms=sms, max_instructions=max_instructions, **switches)  # type: ignore[arg-type]
+        return Options(
+            gpu=gpu, schedule=schedule, seed=seed or 0, sms=sms, max_instructions=max_instructions, **switches
+        )  # type: ignore[arg-type]
     except TypeError as error:
         raise LaunchError(f"unknown switch: {error}") from None
 
 
 def launch(
-    kernel: Kernel, *, grid: int | Sequence[int] = 1, block: int | Sequence[int] | None = None, cluster: int | Sequence[int] | None = None,
-    dynamic_smem: int = 0, args: Sequence[Any] = (), gpu: str = "b200", check: str = "off", numerics: str = "exact", engine: str = "auto",
-    schedule: str = "eager", observe: Sequence[str] = (), max_instructions: int = 10**9, seed: int | None = None, sms: int | None = None,
-    executor: Any = None, switches: Mapping[str, Any] | None = None, names: Mapping[int, str] | None = None,
+    kernel: Kernel,
+    *,
+    grid: int | Sequence[int] = 1,
+    block: int | Sequence[int] | None = None,
+    cluster: int | Sequence[int] | None = None,
+    dynamic_smem: int = 0,
+    args: Sequence[Any] = (),
+    gpu: str = "b200",
+    check: str = "off",
+    numerics: str = "exact",
+    engine: str = "auto",
+    schedule: str = "eager",
+    observe: Sequence[str] = (),
+    max_instructions: int = 10**9,
+    seed: int | None = None,
+    sms: int | None = None,
+    executor: Any = None,
+    switches: Mapping[str, Any] | None = None,
+    names: Mapping[int, str] | None = None,
 ) -> Result:
     """Run a kernel on the modelled GPU; arrays in `args` are read and written in place.
 
-    `args` holds one value per parameter: NumPy arrays, CPU torch tensors or DLPack objects for pointers, numbers, `tensor_map(...)`,
-    `packed(...)`, None for a null pointer. `seed` asks for the seeded schedule. `switches` sets the hardware questions of DEVIATIONS.md by
-    name. `names` gives arrays (by `id`) their names in messages.
+    `args` holds one value per parameter: NumPy arrays, CPU torch tensors or DLPack objects for pointers,
+    numbers, `tensor_map(...)`, `packed(...)`, None for a null pointer. `seed` asks for the seeded schedule.
+    `switches` sets the hardware questions of DEVIATIONS.md by name. `names` gives arrays (by `id`) their
+    names in messages.
 
-    Raises LaunchError (bad arguments), UnsupportedError, KernelFault, DeadlockError, BudgetError; what had happened is in `error.result`, and the
-    caller's arrays hold what the kernel had written.
+    Raises LaunchError (bad arguments), UnsupportedError, KernelFault, DeadlockError, BudgetError; what had
+    happened is in `error.result`, and the caller's arrays hold what the kernel had written.
     """
     if executor is not None:
         raise UnsupportedError("executors do not exist yet")
     for what in observe:
         if what not in _OBSERVABLE:
             raise UnsupportedError(f"observe='{what}': only {', '.join(_OBSERVABLE)} can be observed yet")
-    options = _options(gpu, check, numerics, engine, schedule, seed, sms, max_instructions, dict(switches or {}))
+    options = _options(
+        gpu, check, numerics, engine, schedule, seed, sms, max_instructions, dict(switches or {})
+    )
     machine = arch.load(gpu)
     executable = link(kernel.module.program, kernel.name)
     grid_dims = _dims("grid", grid)
-    for value, most, axis in zip(grid_dims, (machine.max_grid_x, machine.max_grid_y, machine.max_grid_z), "xyz", strict=True):
+    for value, most, axis in zip(
+        grid_dims, (machine.max_grid_x, machine.max_grid_y, machine.max_grid_z), "xyz", strict=True
+    ):
         if value > most:
             raise LaunchError(f"grid {grid_dims}: {value} along {axis}, {most} is the limit")
     block_dims = _block(executable, block, machine)
     cluster_dims = _cluster(executable, cluster, grid_dims, machine)
     _check_smem(executable, dynamic_smem, machine)
     gmem = GlobalMemory()
-    placement = Placement(gmem, _volume(grid_dims), dict(names or {}))
+    placement = Placement(gmem, _volume(grid_dims), dict(names or {}), arrays_of(args))
     params = build_params(executable.params, args, placement, executable.param_bytes)
     addresses = place_globals(executable, gmem)
     tmem_map = TmemMap() if "tmem" in observe else None
     observers: tuple[Observer, ...] = (tmem_map,) if tmem_map is not None else ()
     explicit = "explicitcluster" in executable.entry.directives
-    shape = Launch(grid_dims, block_dims, cluster_dims, params, dynamic_smem, _max_registers(executable, block_dims, machine), explicit)
+    shape = Launch(
+        grid_dims,
+        block_dims,
+        cluster_dims,
+        params,
+        dynamic_smem,
+        _max_registers(executable, block_dims, machine),
+        explicit,
+    )
     try:
         outcome = run(executable, shape, gmem, addresses, machine, options, observers)
     finally:
         gmem.write_back()
-    return _conclude(outcome, tmem_map)
+    result = _conclude(outcome, tmem_map)
+    placement.refuse_lost_writes()
+    return result
 
 
 _VERDICTS: dict[type[DrywellError], Verdict] = {
-    KernelFault: "fault", DeadlockError: "deadlock", BudgetError: "budget", UnsupportedError: "unsupported", LaunchError: "bad_input",
+    KernelFault: "fault",
+    DeadlockError: "deadlock",
+    BudgetError: "budget",
+    UnsupportedError: "unsupported",
+    LaunchError: "bad_input",
 }
 
 
 def _finding(error: DrywellError) -> tuple[Finding, ...]:
     if isinstance(error, KernelFault):
-        return (Finding(error.rule, Severity.ERROR, error.detail, error.span, error.cta, error.warp, error.lanes, hint=error.hint),)
+        return (
+            Finding(
+                error.rule,
+                Severity.ERROR,
+                error.detail,
+                error.span,
+                error.cta,
+                error.warp,
+                error.lanes,
+                hint=error.hint,
+            ),
+        )
     if isinstance(error, DeadlockError):
         rule = error.report.partition("[")[2].partition("]")[0]  # the report begins with error[RULE]
         return (Finding(rule, Severity.ERROR, error.report, NOWHERE),)
@@ -316,7 +413,9 @@ def _conclude(outcome: Outcome, tmem_map: TmemMap | None) -> Result:
         verdict = next((v for kind, v in _VERDICTS.items() if isinstance(error, kind)), "fault")
     executed = sum(sum(warp.units.values()) for warp in outcome.activity)
     printed = "".join(outcome.grid.printed)
-    result = Result(verdict, () if error is None else _finding(error), executed, printed, outcome.activity, tmem_map)
+    result = Result(
+        verdict, () if error is None else _finding(error), executed, printed, outcome.activity, tmem_map
+    )
     if error is not None:
         error.result = result
         raise error

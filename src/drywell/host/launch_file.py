@@ -1,4 +1,6 @@
-"""Launch files: a TOML text that names a module, its arguments and what should come out; it never executes code."""
+"""Launch files: a TOML text that names a module, its arguments and what should come out; it never executes
+code.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,39 @@ from drywell.host.expect import evaluate
 from drywell.host.launch import Module, Result, launch, load
 from drywell.host.tensor_maps import TensorMapArgument, tensor_map
 
-_TOP = ("module", "entry", "grid", "block", "cluster", "dynamic_smem", "gpu", "sms", "buffers", "tensor_maps", "args", "declare", "expect")
+_TOP = (
+    "module",
+    "entry",
+    "grid",
+    "block",
+    "cluster",
+    "dynamic_smem",
+    "gpu",
+    "sms",
+    "buffers",
+    "tensor_maps",
+    "args",
+    "declare",
+    "expect",
+)
 _BUFFER = ("dtype", "shape", "init", "seed", "low", "high", "value")
 _MAP = (
-    "buffer", "dtype", "shape", "strides", "box", "swizzle", "interleave", "element_strides", "oob_fill", "l2_promotion", "fp4_padded", "mode",
-    "lower_corner", "upper_corner", "channels_per_pixel", "pixels_per_column",
+    "buffer",
+    "dtype",
+    "shape",
+    "strides",
+    "box",
+    "swizzle",
+    "interleave",
+    "element_strides",
+    "oob_fill",
+    "l2_promotion",
+    "fp4_padded",
+    "mode",
+    "lower_corner",
+    "upper_corner",
+    "channels_per_pixel",
+    "pixels_per_column",
 )
 _MAP_SIZES = ("shape", "strides", "box", "element_strides")
 _MAP_WORDS = ("dtype", "swizzle", "interleave", "oob_fill", "l2_promotion", "mode")
@@ -75,8 +105,14 @@ class LaunchFile:
         wanted = {name: _evaluated(name, e, before) for name, e in self.expect.items()}
         chosen = {"gpu": self.gpu, "sms": self.sms, **options}
         result = launch(
-            self.module[self.entry], grid=self.grid, block=self.block, cluster=self.cluster, dynamic_smem=self.dynamic_smem, args=self.args,
-            names=self.names, **chosen,
+            self.module[self.entry],
+            grid=self.grid,
+            block=self.block,
+            cluster=self.cluster,
+            dynamic_smem=self.dynamic_smem,
+            args=self.args,
+            names=self.names,
+            **chosen,
         )
         return result, tuple(self._compare(name, self.expect[name], wanted[name]) for name in self.expect)
 
@@ -90,7 +126,9 @@ class LaunchFile:
     def _compare(self, name: str, expectation: Expectation, value: NDArray[Any]) -> Comparison:
         found = self.as_float64(name)
         if value.shape != found.shape:
-            raise LaunchError(f"{self.path.name}: [expect.{name}] gives shape {value.shape}, the buffer has {found.shape}")
+            raise LaunchError(
+                f"{self.path.name}: [expect.{name}] gives shape {value.shape}, the buffer has {found.shape}"
+            )
         if expectation.is_exact:
             return compare_exactly(name, found, value, self.formats[name])
         return compare_within(name, found, value, expectation.atol, expectation.rtol)
@@ -149,7 +187,9 @@ class _Reader:
             raise self.fail(where, f"'{key}' must be a text in quotes, not {value!r}")
         return value
 
-    def integers(self, table: Mapping[str, Any], key: str, where: str, default: Any = None) -> tuple[int, ...] | None:
+    def integers(
+        self, table: Mapping[str, Any], key: str, where: str, default: Any = None
+    ) -> tuple[int, ...] | None:
         value = table.get(key, default)
         if value is None:
             return None
@@ -185,17 +225,23 @@ class _Reader:
             raise self.fail(where, "'shape' must be a list of sizes", "such as shape = [128, 64]")
         nbytes = math.prod(shape) * DTYPES[str(fmt)].itemsize
         if nbytes > LARGEST_BYTES:
-            raise self.fail(where, f"shape {list(shape)} takes {nbytes} bytes; {LARGEST_BYTES} (8 GiB) are the limit")
+            raise self.fail(
+                where, f"shape {list(shape)} takes {nbytes} bytes; {LARGEST_BYTES} (8 GiB) are the limit"
+            )
         init = table.get("init", "zeros")
         if isinstance(init, str) and init in _INITS:
             array = self._filled(str(init), table, str(fmt), shape, where)
         elif isinstance(init, str) and init.endswith(".npy"):
             array = self._from_npy(init, str(fmt), shape, where)
         else:
-            raise self.fail(where, f"init {init!r} is unknown", f"use one of {', '.join(_INITS)} or a .npy file")
+            raise self.fail(
+                where, f"init {init!r} is unknown", f"use one of {', '.join(_INITS)} or a .npy file"
+            )
         return array, str(fmt)
 
-    def _filled(self, init: str, table: Mapping[str, Any], fmt: str, shape: tuple[int, ...], where: str) -> NDArray[Any]:
+    def _filled(
+        self, init: str, table: Mapping[str, Any], fmt: str, shape: tuple[int, ...], where: str
+    ) -> NDArray[Any]:
         dtype = DTYPES[fmt]
         if init == "poison":
             count = int(np.prod(shape, dtype=np.int64))
@@ -208,7 +254,9 @@ class _Reader:
             case "normal":
                 values: NDArray[Any] = rng.standard_normal(shape)
             case "uniform":
-                values = rng.uniform(self.number(table, "low", where, 0.0), self.number(table, "high", where, 1.0), shape)
+                values = rng.uniform(
+                    self.number(table, "low", where, 0.0), self.number(table, "high", where, 1.0), shape
+                )
             case "integers":
                 low, high = self.integer(table, "low", where, -4), self.integer(table, "high", where, 5)
                 if low >= high:
@@ -227,7 +275,9 @@ class _Reader:
         try:
             array = np.load(path, allow_pickle=False)
         except OSError as error:
-            raise self.fail(where, f"{path}: {error.strerror or error}", "paths are relative to the launch file") from None
+            raise self.fail(
+                where, f"{path}: {error.strerror or error}", "paths are relative to the launch file"
+            ) from None
         except (ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
             hint = "save plain numbers: numpy.save(path, array, allow_pickle=False)"
             raise self.fail(where, f"{path}: {error or 'not a .npy file'}", hint) from None
@@ -257,14 +307,18 @@ class _Reader:
         except LaunchError as error:
             raise self.fail(where, str(error)) from None
 
-    def argument(self, k: int, table: Any, buffers: Mapping[str, HostArray], maps: Mapping[str, TensorMapArgument]) -> Any:
+    def argument(
+        self, k: int, table: Any, buffers: Mapping[str, HostArray], maps: Mapping[str, TensorMapArgument]
+    ) -> Any:
         where = f"[[args]] number {k}"
         if not isinstance(table, dict):
             raise self.fail(where, "each argument is a table such as { u32 = 512 }")
         self.only(table, _ARGUMENT, where)
         kinds = [key for key in table if key != "size"]
         if len(kinds) != 1:
-            raise self.fail(where, f"one of {', '.join(_ARGUMENT)} is needed, found {', '.join(kinds) or 'none'}")
+            raise self.fail(
+                where, f"one of {', '.join(_ARGUMENT)} is needed, found {', '.join(kinds) or 'none'}"
+            )
         kind, value = kinds[0], table[kinds[0]]
         if kind == "tensor_map":
             return maps[self._known(value, maps, "tensor map", where)]
@@ -284,7 +338,9 @@ class _Reader:
     def _known(self, name: Any, things: Mapping[str, Any], what: str, where: str) -> str:
         """Return `name` if it is one of the things that the file declares."""
         if not isinstance(name, str) or name not in things:
-            raise self.fail(where, f"there is no {what} '{name}'", f"the {what}s are {', '.join(things) or 'none'}")
+            raise self.fail(
+                where, f"there is no {what} '{name}'", f"the {what}s are {', '.join(things) or 'none'}"
+            )
         return name
 
     def _struct(self, fields: Any, size: int, buffers: Mapping[str, HostArray], where: str) -> Packed:
@@ -296,7 +352,11 @@ class _Reader:
             if len(kinds) != 1 or "at" not in entry or kinds[0] not in (*_NUMBERS, "pointer"):
                 raise self.fail(where, f"a field is {{ at = OFFSET, TYPE = VALUE }}, not {entry}")
             is_pointer = kinds[0] == "pointer"
-            value = self._pointer(entry["pointer"], buffers, where) if is_pointer else self.number(entry, kinds[0], where)
+            value = (
+                self._pointer(entry["pointer"], buffers, where)
+                if is_pointer
+                else self.number(entry, kinds[0], where)
+            )
             out.append((self.integer(entry, "at", where), kinds[0], value))
         try:
             return packed(out, size)
@@ -312,7 +372,10 @@ class _Reader:
         exact = bool(table.get("exact", False))
         if exact and ("rtol" in table or "atol" in table):
             raise self.fail(where, "'exact' leaves no room for rtol or atol")
-        rtol, atol = self.number(table, "rtol", where, 0.0 if exact else 1e-5), self.number(table, "atol", where, 0.0)
+        rtol, atol = (
+            self.number(table, "rtol", where, 0.0 if exact else 1e-5),
+            self.number(table, "atol", where, 0.0),
+        )
         return Expectation(table["value"], rtol, atol, exact)
 
 
@@ -326,31 +389,55 @@ def read_launch_file(path: str | Path) -> LaunchFile:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise LaunchError(f"{path}: {error.strerror or error}\n  hint: give the path of a launch file (.toml)") from None
+        raise LaunchError(
+            f"{path}: {error.strerror or error}\n  hint: give the path of a launch file (.toml)"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        hint = "a launch file begins with: module = \"kernel.ptx\""
+        hint = 'a launch file begins with: module = "kernel.ptx"'
         raise LaunchError(f"{path}: not a TOML text: {error}\n  hint: {hint}") from None
     reader.only(document, _TOP, "the file")
     if not isinstance(document.get("module"), str):
         raise reader.fail("the file", "'module' must name a .ptx file")
     if "declare" in document:
-        raise UnsupportedError(f"{path}: [[declare]] is judged by the checker, which does not exist yet: take it out")
+        raise UnsupportedError(
+            f"{path}: [[declare]] is judged by the checker, which does not exist yet: take it out"
+        )
     module = load(path.parent / document["module"])
-    entry = reader.text(document, "entry", "the file") or (module.entries[0] if len(module.entries) == 1 else None)
+    entry = reader.text(document, "entry", "the file") or (
+        module.entries[0] if len(module.entries) == 1 else None
+    )
     if entry is None:
-        raise reader.fail("the file", f"the module has {len(module.entries)} entries, so 'entry' is needed", f"they are {', '.join(module.entries)}")
+        raise reader.fail(
+            "the file",
+            f"the module has {len(module.entries)} entries, so 'entry' is needed",
+            f"they are {', '.join(module.entries)}",
+        )
     made = {name: reader.buffer(name, table) for name, table in reader.table(document, "buffers").items()}
     buffers = {name: array for name, (array, _) in made.items()}
     formats = {name: fmt for name, (_, fmt) in made.items()}
     hosts = {name: host_array(array, formats[name]) for name, array in buffers.items()}
-    maps = {name: reader.map(name, table, hosts) for name, table in reader.table(document, "tensor_maps").items()}
+    maps = {
+        name: reader.map(name, table, hosts) for name, table in reader.table(document, "tensor_maps").items()
+    }
     args = [reader.argument(k, a, hosts, maps) for k, a in enumerate(reader.rows(document, "args"))]
-    expect = {name: reader.expectation(name, t, buffers) for name, t in reader.table(document, "expect").items()}
+    expect = {
+        name: reader.expectation(name, t, buffers) for name, t in reader.table(document, "expect").items()
+    }
     grid = reader.integers(document, "grid", "the file", [1])
     assert grid is not None
     return LaunchFile(
-        path, module, entry, grid, reader.integers(document, "block", "the file"), reader.integers(document, "cluster", "the file"),
-        reader.integer(document, "dynamic_smem", "the file", 0), str(reader.text(document, "gpu", "the file", "b200")),
-        reader.integer(document, "sms", "the file") if "sms" in document else None, buffers, formats, args, expect,
+        path,
+        module,
+        entry,
+        grid,
+        reader.integers(document, "block", "the file"),
+        reader.integers(document, "cluster", "the file"),
+        reader.integer(document, "dynamic_smem", "the file", 0),
+        str(reader.text(document, "gpu", "the file", "b200")),
+        reader.integer(document, "sms", "the file") if "sms" in document else None,
+        buffers,
+        formats,
+        args,
+        expect,
         {id(host): name for name, host in hosts.items()},
     )

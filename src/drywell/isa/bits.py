@@ -73,7 +73,7 @@ def _nth_set(o: Ops, mask: Value, n: Value) -> Value:
 
 @declare(
     "fns.b32 d, mask, base, offset;",
-    types={"d": "b32", "mask": "b32", "base": "b32", "offset": "s32"}, since=(6, 0), ref=_REF + "fns",
+    types={"d": "b32", "mask": "b32", "base": "b32", "offset": "b32"}, since=(6, 0), ref=_REF + "fns",
 )
 def fns(o: Ops, mask: Value, base: Value, offset: Value) -> Value:
     """Find the offset-th bit set at or above `base`, downwards for a negative offset; 0 asks for `base` itself.
@@ -96,12 +96,15 @@ def fns(o: Ops, mask: Value, base: Value, offset: Value) -> Value:
     return o.select(o.and_(in_range, o.ule(found, top)), found, none)
 
 
+_COUNT = Op("u32", range=(0, 255))
+
+
 def _byte(o: Ops, a: Value) -> Value:
     return o.and_(a, o.const(0xFF, 32))
 
 
 @declare(
-    "bfe.type d, a, b, c;", type="u32 u64 s32 s64", types={"b": "b32", "c": "b32"}, since=(2, 0), ref=_REF + "bfe"
+    "bfe.type d, a, b, c;", type="u32 u64 s32 s64", types={"b": _COUNT, "c": _COUNT}, since=(2, 0), ref=_REF + "bfe"
 )
 def bfe(o: Ops, a: Value, b: Value, c: Value) -> Value:
     """Extract c bits of a from bit b on; what lies beyond the top is filled with the sign (of the field, if signed) or zeros.
@@ -123,7 +126,7 @@ def bfe(o: Ops, a: Value, b: Value, c: Value) -> Value:
 
 
 @declare(
-    "bfi.type f, a, b, c, d;", type="b32 b64", types={"c": "b32", "d": "b32"}, writes="f", since=(2, 0),
+    "bfi.type f, a, b, c, d;", type="b32 b64", types={"c": _COUNT, "d": _COUNT}, writes="f", since=(2, 0),
     ref=_REF + "bfi",
 )
 def bfi(o: Ops, a: Value, b: Value, c: Value, d: Value) -> Value:
@@ -155,7 +158,7 @@ def szext(o: Ops, a: Value, b: Value) -> Value:
 
 
 @declare(
-    "bmsk.mode.b32 d, a, b;", mode="clamp wrap", types={"d": "b32", "a": Op("u32"), "b": Op("u32")}, since=(7, 6),
+    "bmsk.mode.b32 d, a, b;", mode="clamp wrap", types={"d": "u32", "a": "u32", "b": "u32"}, since=(7, 6),
     ref=_REF + "bmsk",
 )
 def bmsk(o: Ops, a: Value, b: Value) -> Value:

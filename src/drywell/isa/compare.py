@@ -159,8 +159,13 @@ def setp(o: Ops, a: Value, b: Value, c: Value | None) -> tuple[Value, Value]:
     return _combine(o, tests[0], c), _combine(o, second, c)
 
 
+def set_result(i: Mods) -> str:
+    """Return the type of what set writes: bf16 results lie in integer registers."""
+    return {"bf16": "u16", "bf16x2": "u32"}.get(str(i["dtype"]), str(i["dtype"]))
+
+
 _SET: dict[str, TypeRule] = {
-    "d": "dtype", "a": constants_not_packed("stype"), "b": constants_not_packed("stype"), "c": combined_with("stype"),
+    "d": set_result, "a": constants_not_packed("stype"), "b": constants_not_packed("stype"), "c": combined_with("stype"),
 }
 _SET_CHECKS = (
     comparison_exists("stype"),

@@ -25,13 +25,13 @@ declare = partial(instruction, unit="alu", order_free=True, ref=_REF)
 
 
 def converted_to(i: Mods) -> Op:
-    """Return the destination: a register at least as wide as slot `dtype` (bf16: exactly)."""
-    return Op(str(i["dtype"]), accepts="r", is_relaxed=i["dtype"] != "bf16")
+    """Return the destination: a register at least as wide as slot `dtype`; with bf16 on either side exactly."""
+    return Op(str(i["dtype"]), accepts="r", is_relaxed="bf16" not in (i["dtype"], i["atype"]))
 
 
 def converted_from(i: Mods) -> Op:
-    """Return the source: a register at least as wide as slot `atype` (bf16: exactly), or a constant."""
-    return Op(str(i["atype"]), is_relaxed=i["atype"] != "bf16")
+    """Return the source: a constant, or a register at least as wide as slot `atype`; with bf16 on either side exactly."""
+    return Op(str(i["atype"]), is_relaxed="bf16" not in (i["dtype"], i["atype"]))
 
 
 def integer_from(i: Mods) -> Op:
@@ -201,7 +201,7 @@ def cvt_float(o: Ops, a: Value) -> Value:
 
 @declare(
     "cvt.rnd{.satfinite}{.relu}.tf32.f32 d, a;", rnd="rn rz rna", satfinite="satfinite", relu="relu", tf32="tf32",
-    f32="f32", types={"d": Op("b32", accepts="r"), "a": Op("f32", accepts="r", is_relaxed=True)},
+    f32="f32", types={"d": Op("tf32", accepts="r"), "a": Op("f32", accepts="r")},
     checks=[when("rnd", "rna", relu="-")], since=(7, 0),
 )
 def cvt_tf32(o: Ops, a: Value) -> Value:

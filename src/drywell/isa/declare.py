@@ -60,9 +60,10 @@ class Op:
     `is_relaxed` lets the register be wider than the type (ld, st, cvt). Besides PTX types, `type` may be
     one of NON_VALUE_TYPES: label, targets (of brx), function, params (a parenthesised list, which may
     always be left out), prototype; and for addresses addr (a 32- or 64-bit register or a symbol), addr32,
-    addr64, addri (addr, or an immediate address); an address that `accepts` only "r" takes no symbol. An address operand without a type rule is `addr`. Address
-    sources reach the semantics as one value with the offset added: uint32 or uint64 lanes, as wide as the
-    register (64 for symbols of global, const and param space, else 32).
+    addr64, addri (addr, or an immediate address); an address that `accepts` only "r" takes no symbol. An
+    address operand without a type rule is `addr`. Address sources reach the semantics as one value with the
+    offset added: uint32 or uint64 lanes, as wide as the register (64 for symbols of global, const and param
+    space, else 32).
     """
 
     type: str
@@ -322,6 +323,7 @@ def instruction(
     cycles: int | None = None,
     unsupported: Callable[[Mods], str | None] | None = None,
     notes: tuple[str, ...] = (),
+    slot_options: Mapping[str, str] | None = None,
     **options: str,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare an instruction; see the module's text. Slot names that are no Python words go through
@@ -332,6 +334,7 @@ def instruction(
     mbarrier parties for reports; `unsupported(mods)` says why a spelling that binds cannot be executed yet.
     Stacked decorators declare several syntax lines with one meaning.
     """
+    options = {**options, **(slot_options or {})}
     head, rest = _split_head(syntax)
     slots = _parse_head(syntax, head, options)
     operands = _parse_operands(rest)

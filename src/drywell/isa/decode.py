@@ -58,6 +58,12 @@ def _kind(word: str) -> str:
     return _KINDS.get(word, word)
 
 
+def opcode_length(declaration: Declaration) -> int:
+    """Return how many of its first words are literal: the opcode, as `ptxas` reads it."""
+    slots = declaration.slots
+    return next((k for k, s in enumerate(slots) if s.is_optional or not s.is_literal), len(slots))
+
+
 def _fill_any_order(
     slots: tuple[Slot, ...], words: tuple[str, ...]
 ) -> tuple[dict[str, str | None] | None, int, Slot | None]:
@@ -109,7 +115,8 @@ def _mismatch(words: tuple[str, ...], best: tuple[int, Declaration, Slot | None]
     if index < len(words):
         close = difflib.get_close_matches(words[index], [o for s in declaration.slots for o in s.options], 1)
         hint = f"did you mean '.{close[0]}'?" if close and close[0] != words[index] else hint
-        message = f"'.{words[index]}' is not a modifier of '{words[0]}' here"
+        opcode = ".".join(words[: max(1, min(index, opcode_length(declaration)))])
+        message = f"'.{words[index]}' is not a modifier of '{opcode}' here"
     else:
         message = f"'{'.'.join(words)}' lacks a modifier"
     return Mismatch(index, message, f"the form is {declaration.syntax}", hint)

@@ -96,8 +96,8 @@ def mad(o: Ops, a: Value, b: Value, c: Value) -> Value:
 # ---------------------------------------------------------------- mixed precision
 
 def _narrow(name: str) -> TypeRule:
-    """Return the rule of a half operand of a mixed-precision instruction: slot `name`."""
-    return lambda i: Op(str(i[name]))
+    """Return the rule of a half operand of a mixed-precision instruction: slot `name`; bf16 lies in integer registers."""
+    return lambda i: Op("u16" if i[name] == "bf16" else "f16")
 
 
 _MIXED: dict[str, TypeRule] = {"d": "f32", "a": _narrow("atype"), "c": "f32"}

@@ -64,7 +64,7 @@ def _look_up(o: Ops, a: Value, b: Value, c: Value, table: Value) -> Value:
     return level[0]
 
 
-_TABLE = Op("b32", accepts="i")
+_TABLE = Op("u32", accepts="i")
 _LOP3 = {"d": Op("b32", accepts="r_"), "a": "b32", "b": "b32", "c": "b32", "immLut": _TABLE}
 
 

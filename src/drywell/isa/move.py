@@ -156,7 +156,7 @@ def _in_window(addresses: NDArray[np.uint64], base: int) -> NDArray[np.bool_]:
 
 
 @declare(
-    "isspacep.space p, a;", space=_SPACES, types={"p": Op("pred", accepts="r"), "a": "b64"}, writes="p", lane=False,
+    "isspacep.space p, a;", space=_SPACES, types={"p": Op("pred", accepts="r"), "a": "u64"}, writes="p", lane=False,
     since=(2, 0), ref=_REF + "isspacep",
 )
 def isspacep(m: Any, i: Mods, a: NDArray[np.uint64]) -> NDArray[np.bool_]:

@@ -49,7 +49,6 @@ class Ops(Protocol):
     def unpack(self, a: Value, count: int) -> list[Value]:
         """Cut into `count` equal parts, the low part first."""
 
-
     # integers; and_, or_, xor, not_ and select also work on width 1
     def add(self, a: Value, b: Value) -> Value:
         """Add, wrapping."""
@@ -129,7 +128,6 @@ class Ops(Protocol):
     def select(self, p: Value, a: Value, b: Value) -> Value:
         """Take `a` where p, else `b`."""
 
-
     # floats; results are canonical NaNs
     def fadd(
         self, fmt: str, a: Value, b: Value, rounding: str = "rn", ftz: bool = False, sat: bool = False
@@ -142,7 +140,14 @@ class Ops(Protocol):
         """Multiply."""
 
     def ffma(
-        self, fmt: str, a: Value, b: Value, c: Value, rounding: str = "rn", ftz: bool = False, sat: bool = False
+        self,
+        fmt: str,
+        a: Value,
+        b: Value,
+        c: Value,
+        rounding: str = "rn",
+        ftz: bool = False,
+        sat: bool = False,
     ) -> Value:
         """Multiply and add with one rounding."""
 
@@ -176,7 +181,6 @@ class Ops(Protocol):
 
     def approx(self, name: str, fmt: str, a: Value, ftz: bool = False) -> Value:
         """Approximate ex2, lg2, rcp, rsqrt, sqrt, sin, cos or tanh."""
-
 
     # memory; addresses are 32- or 64-bit values
     # a space is '', global, shared, shared::cta, shared::cluster, local, param or const

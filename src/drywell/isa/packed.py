@@ -67,8 +67,17 @@ def _packed(slot: str) -> TypeRule:
     return lambda i: Op(str(i[slot]), accepts="r")
 
 
-_F32 = Op("f32", is_relaxed=True)
-_FROM_TWO: dict[str, TypeRule] = {"d": _packed("dtype"), "a": _F32, "b": _F32}
+def _f32(i: Mods) -> Op:
+    """Return an f32 source: with f16x2 the register may be wider."""
+    return Op("f32", is_relaxed=i.get("dtype") == "f16x2")
+
+
+def _from_f32(i: Mods) -> Op:
+    """Return a register for slot `dtype`: for f16x2 it may be wider."""
+    return Op(str(i["dtype"]), accepts="r", is_relaxed=i["dtype"] == "f16x2")
+
+
+_FROM_TWO: dict[str, TypeRule] = {"d": _from_f32, "a": _f32, "b": _f32}
 _BITS = Op("b32", accepts="r")
 
 # ---------------------------------------------------------------- from two f32
@@ -206,7 +215,7 @@ def cvt_to_halves(o: Ops, a: Value) -> Value:
 
 @declare(
     "cvt.rnd{.satfinite}.ue8m0x2.bf16x2 d, a;", rnd="rz rp", satfinite="satfinite", ue8m0x2="ue8m0x2",
-    bf16x2="bf16x2", types={"d": Op("ue8m0x2", accepts="r"), "a": Op("bf16x2", accepts="r")}, since=(8, 6),
+    bf16x2="bf16x2", types={"d": Op("ue8m0x2", accepts="r"), "a": Op("b32", accepts="r")}, since=(8, 6),
 )
 def cvt_halves_to_scales(o: Ops, a: Value) -> Value:
     """Convert both halves of bf16x2 to powers of two, toward zero or upwards."""
@@ -215,7 +224,7 @@ def cvt_halves_to_scales(o: Ops, a: Value) -> Value:
 
 @declare(
     "cvt.rn.bf16x2.ue8m0x2 d, a;", rn="rn", bf16x2="bf16x2", ue8m0x2="ue8m0x2",
-    types={"d": Op("bf16x2", accepts="r"), "a": Op("ue8m0x2", accepts="r")}, since=(8, 6),
+    types={"d": Op("b32", accepts="r"), "a": Op("ue8m0x2", accepts="r")}, since=(8, 6),
 )
 def cvt_scales_to_halves(o: Ops, a: Value) -> Value:
     """Convert two powers of two to bf16x2, exactly; 0xFF is NaN."""
@@ -235,7 +244,8 @@ def _clamped(o: Ops, a: Value) -> tuple[Value, int]:
     return o.and_(clamp(o, a, TYPES["s32"], low, high), o.const((1 << bits) - 1, 32)), bits
 
 
-_PACK: dict[str, TypeRule] = {"d": Op("b32", accepts="r", is_relaxed=True), "a": "s32", "b": "s32"}
+_S32 = Op("s32", is_relaxed=True)
+_PACK: dict[str, TypeRule] = {"d": Op("u32", accepts="r", is_relaxed=True), "a": _S32, "b": _S32}
 
 
 @declare(
@@ -244,7 +254,7 @@ _PACK: dict[str, TypeRule] = {"d": Op("b32", accepts="r", is_relaxed=True), "a":
 )
 @declare(
     "cvt.pack.sat.dtype.s32.b32 d, a, b, c;", sat="sat", dtype="u8 s8 u4 s4 u2 s2", s32="s32", b32="b32",
-    types={**_PACK, "c": "b32"}, since=(6, 5), ref=_PACK_REF,
+    types={**_PACK, "c": Op("b32", is_relaxed=True)}, since=(6, 5), ref=_PACK_REF,
 )
 def cvt_pack(o: Ops, a: Value, b: Value, c: Value | None = None) -> Value:
     """Clamp two s32 to a narrow integer type and pack them, a above b; the low bits of c come above both."""

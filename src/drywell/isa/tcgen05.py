@@ -1,4 +1,6 @@
-"""What the `tcgen05` families share: the targets that have them, the CTA group of an instruction, and the words of their messages."""
+"""What the `tcgen05` families share: the targets that have them, the CTA group of an instruction, and the
+words of their messages.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,22 @@ from drywell.base.errors import UnsupportedError
 from drywell.isa.declare import Mods
 
 TARGETS = ("sm_100a", "sm_100f", "sm_101a", "sm_101f", "sm_103a", "sm_103f", "sm_110a", "sm_110f")
-"""SPEC: targets with tcgen05. Source: PTX ISA 9.7.16 "Target ISA Notes"; each tried with ptxas 13.0.88 (sm_101* is sm_110* of older PTX)."""
+"""SPEC: targets with tcgen05. Source: PTX ISA 9.7.16 "Target ISA Notes"; each tried with ptxas 13.0.88
+(sm_101* is sm_110* of older PTX).
+"""
 
 ARCH_TARGETS = ("sm_100a", "sm_101a", "sm_103a", "sm_110a")
-"""SPEC: of them the ones for one chip alone, which also have `shift`, `scale_vec::` and sparse mxf4. Source: as TARGETS."""
+"""SPEC: of them the ones for one chip alone, which also have `shift`, `scale_vec::` and sparse mxf4.
+Source: as TARGETS.
+"""
 
 INTEGER_TARGETS = ("sm_100a", "sm_101a", "sm_110a")
 """SPEC: targets with `kind::i8`; sm_103a and every family target refuse it. Source: as TARGETS."""
 
 REDUCING_TARGETS = ("sm_101a", "sm_101f", "sm_103a", "sm_103f", "sm_110a", "sm_110f")
-"""SPEC: targets with `tcgen05.ld.red`, from `.version` 8.8 on; sm_100a and sm_100f refuse it. Source: as TARGETS."""
+"""SPEC: targets with `tcgen05.ld.red`, from `.version` 8.8 on; sm_100a and sm_100f refuse it. Source: as
+TARGETS.
+"""
 
 SINCE = (8, 6)
 
@@ -26,16 +34,20 @@ GROUPS = "cta_group::1 cta_group::2"
 
 
 def cta_group(i: Mods) -> int | None:
-    """Return the CTA group an instruction names (1 or 2), None for the ones that name none (ld, st, wait, fence).
+    """Return the CTA group an instruction names (1 or 2), None for the ones that name none (ld, st, wait,
+    fence).
 
-    SPEC: all tcgen05 instructions of a kernel name the same one. Source: PTX ISA 9.7.16.5; ptxas 13.0 enforces it per kernel.
+    SPEC: all tcgen05 instructions of a kernel name the same one. Source: PTX ISA 9.7.16.5; ptxas 13.0
+    enforces it per kernel.
     """
     word = i.get("cta_group")
     return None if word is None else int(word.removeprefix("cta_group::"))
 
 
 def missing(*words: str) -> Callable[[Mods], str | None]:
-    """Return an `unsupported` rule: the instruction binds, and what it would do is not modelled yet, whatever its modifiers."""
+    """Return an `unsupported` rule: the instruction binds, and what it would do is not modelled yet,
+    whatever its modifiers.
+    """
     text = " ".join(words)
     return lambda i: text
 
@@ -46,5 +58,7 @@ def single_cta(i: Mods) -> str | None:
 
 
 def refuse(what: str) -> NoReturn:
-    """Raise UnsupportedError for a form that `unsupported=` names: the last line of defence, a launch refuses it earlier."""
+    """Raise UnsupportedError for a form that `unsupported=` names: the last line of defence, a launch
+    refuses it earlier.
+    """
     raise UnsupportedError(f"{what} is not executed yet")

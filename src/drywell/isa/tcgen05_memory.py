@@ -1,6 +1,7 @@
 """TMEM's own instructions: alloc, dealloc, relinquish_alloc_permit, ld, ld.red, st, wait, fence.
 
-All of them but the fences are warp-collective: one warp executes them as one. Modifiers may stand in any order, as `ptxas` has it.
+All of them but the fences are warp-collective: one warp executes them as one. Modifiers may stand in any
+order, as `ptxas` has it.
 """
 
 from __future__ import annotations
@@ -33,12 +34,16 @@ def _registers(i: Mods) -> int:
 
 
 def loaded(i: Mods) -> Op:
-    """Return the destination of a load: a brace list of 32-bit registers, as many as shape and repetitions need."""
+    """Return the destination of a load: a brace list of 32-bit registers, as many as shape and repetitions
+    need.
+    """
     return Op("b32", count=_registers(i), accepts="r")
 
 
 def stored(i: Mods) -> Op:
-    """Return the source of a store: a brace list of 32-bit registers; next to a register `ptxas` lets constants stand too."""
+    """Return the source of a store: a brace list of 32-bit registers; next to a register `ptxas` lets
+    constants stand too.
+    """
     count = _registers(i)
     return Op("b32", count=count, accepts="r" if count == 1 else "ri")
 
@@ -256,7 +261,9 @@ _ST_REF = "tcgen05-instructions-tcgen05-st"
     ref=_ST_REF,
 )
 def tcgen05_st(m: Any, i: Mods, taddr: Any, registers: Any) -> Any:
-    """Store registers to TMEM cells of the warp's own 32 lanes, asynchronously; the registers are read at once."""
+    """Store registers to TMEM cells of the warp's own 32 lanes, asynchronously; the registers are read at
+    once.
+    """
     return store(m, _shape(i), _num(i), i["unpack::16b"] is not None, taddr, 0, registers)
 
 
@@ -328,5 +335,6 @@ def tcgen05_wait_st(m: Any, i: Mods) -> Any:
 def tcgen05_fence(m: Any, i: Mods) -> None:
     """Order asynchronous tcgen05 operations before or after a thread synchronisation.
 
-    It waits for nothing and moves nothing: no state changes. SPEC: PTX ISA 9.7.16.11; it lowers to no instruction.
+    It waits for nothing and moves nothing: no state changes. SPEC: PTX ISA 9.7.16.11; it lowers to no
+    instruction.
     """

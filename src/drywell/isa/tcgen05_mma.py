@@ -1,8 +1,8 @@
 """`tcgen05.mma` in all its forms: dense, `.sp`, `.ws`, `.ws.sp`, `.ashift`, block-scaled.
 
-Each thread that executes one issues one multiplication, D = A B^T + D, which the tensor core performs later; only `tcgen05.commit` tells when.
-Source: PTX ISA 9.7.16.10 "tcgen05.mma"; what assembles was tried with ptxas 13.0.88, which knows no order of modifiers and looks at nothing
-inside an idesc.
+Each thread that executes one issues one multiplication, D = A B^T + D, which the tensor core performs
+later; only `tcgen05.commit` tells when. Source: PTX ISA 9.7.16.10 "tcgen05.mma"; what assembles was tried
+with ptxas 13.0.88, which knows no order of modifiers and looks at nothing inside an idesc.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from typing import Any
 from drywell.isa.declare import Check, Mods, Op, TypeRule, instruction
 from drywell.isa.rules import when
 from drywell.isa.tcgen05 import (
-    ARCH_TARGETS, GROUPS, INTEGER_TARGETS, SINCE, TARGETS, cta_group, missing, refuse, single_cta,
+    ARCH_TARGETS,
+    GROUPS,
+    INTEGER_TARGETS,
+    SINCE,
+    TARGETS,
+    cta_group,
+    missing,
+    refuse,
+    single_cta,
 )
 from drywell.isa.tcgen05_matmul import multiply
 
@@ -27,7 +35,8 @@ _MXF4S = "kind::mxf4 kind::mxf4nvf4"
 
 
 def scale_input_d(i: Mods) -> Op | None:
-    """Return the type of scale-input-d, by which D is divided as 2^n before it is added: f16 and tf32 have it.
+    """Return the type of scale-input-d, by which D is divided as 2^n before it is added: f16 and tf32 have
+    it.
 
     `ptxas` 13.0 also takes it, with any value, for dense kind::i8, where the manual has none.
     """
@@ -58,7 +67,9 @@ _TYPES: dict[str, TypeRule] = {
 
 
 def not_executed(i: Mods) -> str | None:
-    """Say what of a plain dense form is not executed yet: a pair of CTAs, or a kind other than f16 and tf32."""
+    """Say what of a plain dense form is not executed yet: a pair of CTAs, or a kind other than f16 and
+    tf32.
+    """
     if i["kind"] not in ("kind::f16", "kind::tf32"):
         return f"tcgen05.mma.{i['kind']}"
     return single_cta(i)
@@ -67,19 +78,24 @@ def not_executed(i: Mods) -> str | None:
 def tcgen05_mma(m: Any, i: Mods, d: Any, a: Any, b: Any, idesc: Any, mask: Any, p: Any, scale_d: Any) -> None:
     """Multiply A [M, K] by B [N, K] transposed and add D, for each executing thread once.
 
-    A lies in SMEM (a 64-bit descriptor) or in TMEM (`[a]`), B in SMEM, D in TMEM. `p` false ignores the old D.
+    A lies in SMEM (a 64-bit descriptor) or in TMEM (`[a]`), B in SMEM, D in TMEM. `p` false ignores the old
+    D.
     """
     multiply(m, str(i["kind"]).removeprefix("kind::"), d, a, b, idesc, mask, p, scale_d)
 
 
 def tcgen05_mma_other(m: Any, i: Mods, *sources: Any) -> None:
-    """Multiply in a form that is not executed yet: shifted A, sparse A, weight-stationary, integer or block-scaled."""
+    """Multiply in a form that is not executed yet: shifted A, sparse A, weight-stationary, integer or
+    block-scaled.
+    """
     refuse("this form of tcgen05.mma")
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One syntax line: the words and operands after `tcgen05.mma`, its kinds and other slots, and who has it."""
+    """One syntax line: the words and operands after `tcgen05.mma`, its kinds and other slots, and who has
+    it.
+    """
 
     head: str
     operands: str
@@ -90,7 +106,7 @@ class Form:
     checks: tuple[Check, ...] = ()
     groups: str = GROUPS
     collector: str = _COLLECT_A
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 _TAIL = "idesc{, mask}, p{, scale_d}"
@@ -116,31 +132,66 @@ def _plain_forms(kinds: str, targets: tuple[str, ...]) -> tuple[Form, ...]:
     one, sparse, ws = "cta_group::1", missing("tcgen05.mma.sp"), missing("tcgen05.mma.ws")
     return (
         Form(".cta_group.kind{.collector}", f"[d], a/[a], b, {_TAIL}", kinds, targets, semantics=tcgen05_mma),
-        Form(".cta_group.kind.ashift{.collector}", f"[d], [a], b, {_TAIL}", kinds, targets, missing(".ashift"), checks=_SHIFTS),
-        Form(".sp.cta_group.kind{.collector}", f"[d], a/[a], b, [sp_meta], {_TAIL}", kinds, targets, sparse, options=_SPARSE),
         Form(
-            ".sp.cta_group.kind.ashift{.collector}", f"[d], [a], b, [sp_meta], {_TAIL}", kinds, targets, sparse,
-            checks=_SHIFTS, options=_SPARSE,
+            ".cta_group.kind.ashift{.collector}",
+            f"[d], [a], b, {_TAIL}",
+            kinds,
+            targets,
+            missing(".ashift"),
+            checks=_SHIFTS,
         ),
         Form(
-            ".ws.cta_group.kind{.collector}", "[d], a/[a], b, idesc, p{, zero_columns}", kinds, targets, ws,
-            groups=one, collector=_COLLECT_B,
+            ".sp.cta_group.kind{.collector}",
+            f"[d], a/[a], b, [sp_meta], {_TAIL}",
+            kinds,
+            targets,
+            sparse,
+            options=_SPARSE,
         ),
         Form(
-            ".ws.sp.cta_group.kind{.collector}", "[d], a/[a], b, [sp_meta], idesc, p{, zero_columns}", kinds, targets, ws,
-            groups=one, collector=_COLLECT_B, options=_SPARSE,
+            ".sp.cta_group.kind.ashift{.collector}",
+            f"[d], [a], b, [sp_meta], {_TAIL}",
+            kinds,
+            targets,
+            sparse,
+            checks=_SHIFTS,
+            options=_SPARSE,
+        ),
+        Form(
+            ".ws.cta_group.kind{.collector}",
+            "[d], a/[a], b, idesc, p{, zero_columns}",
+            kinds,
+            targets,
+            ws,
+            groups=one,
+            collector=_COLLECT_B,
+        ),
+        Form(
+            ".ws.sp.cta_group.kind{.collector}",
+            "[d], a/[a], b, [sp_meta], idesc, p{, zero_columns}",
+            kinds,
+            targets,
+            ws,
+            groups=one,
+            collector=_COLLECT_B,
+            options=_SPARSE,
         ),
     )
 
 
 def _scaled_forms() -> tuple[Form, ...]:
     """Return the block-scaled forms: by block size or scale vector, dense and sparse."""
-    block, vector = ".cta_group.kind.block_scale{.block}{.collector}", ".cta_group.kind.block_scale.scale_vec{.collector}"
+    block, vector = (
+        ".cta_group.kind.block_scale{.block}{.collector}",
+        ".cta_group.kind.block_scale.scale_vec{.collector}",
+    )
     dense, sparse = f"[d], a/[a], b, {_SCALED}", f"[d], a/[a], b, [sp_meta], {_SCALED}"
     every, scaled = f"kind::mxf8f6f4 {_MXF4S}", missing("block-scaled tcgen05.mma")
     return (
         Form(block, dense, every, TARGETS, scaled, checks=_BLOCKS, options=_BLOCK),
-        Form(".sp" + block, sparse, "kind::mxf8f6f4", TARGETS, scaled, checks=_BLOCKS, options=_BLOCK | _SPARSE),
+        Form(
+            ".sp" + block, sparse, "kind::mxf8f6f4", TARGETS, scaled, checks=_BLOCKS, options=_BLOCK | _SPARSE
+        ),
         Form(".sp" + block, sparse, _MXF4S, ARCH_TARGETS, scaled, checks=_BLOCKS, options=_BLOCK | _SPARSE),
         Form(vector, dense, every, ARCH_TARGETS, scaled, checks=_VECTORS, options=_VECTOR),
         Form(".sp" + vector, sparse, every, ARCH_TARGETS, scaled, checks=_VECTORS, options=_VECTOR | _SPARSE),

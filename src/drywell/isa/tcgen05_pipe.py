@@ -1,6 +1,8 @@
-"""What shares the tensor pipe with `mma`: cp (SMEM to TMEM), shift, and commit, which signals that all of it is done.
+"""What shares the tensor pipe with `mma`: cp (SMEM to TMEM), shift, and commit, which signals that all of
+it is done.
 
-One thread issues each; operations of one thread perform in issue order. Source: PTX ISA 9.7.16.9, 9.7.16.12; tried with ptxas 13.0.88.
+One thread issues each; operations of one thread perform in issue order. Source: PTX ISA 9.7.16.9,
+9.7.16.12; tried with ptxas 13.0.88.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _TADDR = Op("addr32", accepts="r")
     ref="tcgen05-data-movement-instructions-tcgen05-cp",
 )
 def tcgen05_cp(m: Any, i: Mods, taddr: Any, sdesc: Any) -> None:
-    """Copy a matrix from SMEM to TMEM, to several partitions if asked, widening 4- or 6-bit elements to bytes if asked."""
+    """Copy a matrix from SMEM to TMEM, to several partitions if asked, widening 4- or 6-bit elements to
+    bytes if asked.
+    """
     refuse("tcgen05.cp")
 
 
@@ -75,12 +79,15 @@ _COMMIT_REF = "tcgen05-commit"
     ref=_COMMIT_REF,
 )
 def tcgen05_commit(m: Any, i: Mods, mbar: Any) -> None:
-    """Arrive on an mbarrier once, when every earlier mma, cp and shift of the executing thread has performed."""
+    """Arrive on an mbarrier once, when every earlier mma, cp and shift of the executing thread has
+    performed.
+    """
     signal_when_done(m, mbar, None, is_generic=i["shared::cluster"] is None)
 
 
 @instruction(
-    "tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}.multicast::cluster.b64 [mbar], ctaMask;",
+    "tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}.multicast::cluster.b64 [mbar],"
+    " ctaMask;",
     cta_group=GROUPS,
     types={"mbar": "addr", "ctaMask": Op("u16", accepts="r")},
     unit="tensor",
@@ -92,5 +99,7 @@ def tcgen05_commit(m: Any, i: Mods, mbar: Any) -> None:
     ref=_COMMIT_REF,
 )
 def tcgen05_commit_multicast(m: Any, i: Mods, mbar: Any, cta_mask: Any) -> None:
-    """Commit with an arrive at the same SMEM offset in every CTA of `ctaMask`, a bit for each rank of the cluster."""
+    """Commit with an arrive at the same SMEM offset in every CTA of `ctaMask`, a bit for each rank of the
+    cluster.
+    """
     signal_when_done(m, mbar, cta_mask, is_generic=i["shared::cluster"] is None)

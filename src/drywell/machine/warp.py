@@ -30,13 +30,15 @@ class Warp:
     them.
 
     `registers` is the flat buffer, `values[i]` the typed view of register i. `live` are the lanes that
-    exist and have not exited. `num_registers` is the count setmaxnreg moves (None: not known).
+    exist and have not exited. `carry` is CC.CF of each lane. `num_registers` is the count setmaxnreg moves
+    (None: not known).
     """
 
     __slots__ = (
         "_agent",
         "bulk_groups",
         "call_params",
+        "carry",
         "cluster",
         "cluster_arrived",
         "cluster_generation",
@@ -67,6 +69,7 @@ class Warp:
         self.values: list[LaneValues] = layout.views(self.registers)
         self.live: Mask = np.arange(index * LANES, index * LANES + LANES) < cta.grid.num_threads
         self.mask: Mask = self.live.copy()
+        self.carry: Mask = np.zeros(LANES, np.bool_)
         self.span: Span = NOWHERE
         self.local = LaneMemory("local", local_bytes)
         self.call_params = LaneMemory("param", 0, CALL_PARAMS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from drywell.base.span import Span
 from drywell.program import operands as ops
-from drywell.program.link import Executable
+from drywell.program.link import Executable, plain_name
 from drywell.program.module import Function
 
 _BARRIER_OPERANDS = ("mbar", "mbarrier")
@@ -50,7 +50,7 @@ def _definitions(function: Function) -> dict[int, list[ops.Bound]]:
 def _roots(operand: object, definitions: dict[int, list[ops.Bound]], seen: set[int]) -> set[str]:
     match operand:
         case ops.Symbol():
-            return {operand.name} if operand.space == "shared" else set()
+            return {plain_name(operand.name)} if operand.space == "shared" else set()
         case ops.Memory():
             return _roots(operand.base, definitions, seen)
         case ops.Register():

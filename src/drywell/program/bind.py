@@ -142,7 +142,8 @@ def _shape_matches(shape: Shape, operand: tree.Operand, declaration: Declaration
     if op.count is not None:
         return isinstance(operand, tree.Vector)
     if isinstance(operand, tree.Vector):
-        return "{" in op.accepts or (op.is_relaxed and len(operand.elements) == 1)
+        may_wrap_one = op.is_relaxed and declaration.unit == "mem"
+        return "{" in op.accepts or (may_wrap_one and len(operand.elements) == 1)
     return not isinstance(operand, (tree.Address, tree.Tuple))
 
 
@@ -279,7 +280,7 @@ class _Binder:
         if isinstance(given, tree.Vector) and len(given.elements) == 1 and op.is_relaxed:
             given = given.elements[0]  # ld and st take `{r}` for a single register
         if isinstance(given, tree.Sink):
-            if "_" not in op.accepts:
+            if "_" not in op.accepts or "{" in op.accepts:  # with a brace list only its parts may be dropped
                 raise _Unfit(f"'{name}' cannot be the sink '_'", given.span)
             return ops.Discard()
         if isinstance(given, tree.Not):
@@ -354,7 +355,11 @@ class _Binder:
         if variable is None:
             raise _Unfit(f"'{text}' is not declared", given.span, code="E0320")
         if op.accepts == "r":
-            raise _Unfit(f"'{text}' is a variable; this address needs a register", given.span, "take its address with mov")
+            raise _Unfit(
+                f"'{text}' is a variable; this address needs a register",
+                given.span,
+                "take its address with mov",
+            )
         return ops.Memory(ops.Symbol(variable.space, variable.name), offset)
 
     def _label(self, given: tree.Operand) -> ops.Operand:

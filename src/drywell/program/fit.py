@@ -55,6 +55,8 @@ def immediate_bits(literal: tree.Integer | tree.Float, op: Op) -> int | str:
     if isinstance(literal, tree.Float):
         if wanted.kind not in ("float", "bits") or wanted.bits not in (32, 64) or wanted.lanes > 1:
             return f"a floating-point constant cannot be a .{op.type}"
+        if wanted.kind == "bits" and literal.width != wanted.bits:
+            return f"a constant of {literal.width} bits cannot be a .{op.type}"
         return _float_bits(literal, wanted.bits)
     if wanted.kind == "float":
         return f"an integer constant cannot be a .{op.type}: write it as 0f or 0d bits"

@@ -4,6 +4,7 @@ get their final numbers.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from drywell.base.errors import LaunchError, UnsupportedError
@@ -50,6 +51,16 @@ class Executable:
         return next(f for f in self.functions if f.function.name == name)
 
 
+def plain_name(symbol: str) -> str:
+    """Return the name its author gave a variable: nvcc mangles a function's own as `_ZZ4gemmE4full`.
+
+    >>> plain_name("_ZZ4gemmE4full"), plain_name("dyn")
+    ('full', 'dyn')
+    """
+    mangled = re.match(r"_ZZ.*E(\d+)(\w+)$", symbol)
+    return mangled.group(2)[: int(mangled.group(1))] if mangled else symbol
+
+
 def _align(offset: int, align: int) -> int:
     return -(-offset // align) * align
 
@@ -85,14 +96,14 @@ def _shared(
     for storage in (s for s in storages if not s.is_open):
         offset = _align(offset, storage.align)
         places["shared", storage.name] = offset
-        symbols.append((storage.name, offset, storage.size))
+        symbols.append((plain_name(storage.name), offset, storage.size))
         offset += storage.size
     static_end = offset
     dynamic = [s for s in storages if s.is_open]
     base = _align(offset, max((s.align for s in dynamic), default=1))
     for storage in dynamic:
         places["shared", storage.name] = base
-        symbols.append((storage.name, base, 0))
+        symbols.append((plain_name(storage.name), base, 0))
     return tuple(symbols), static_end, base
 
 

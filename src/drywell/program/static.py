@@ -33,7 +33,9 @@ def one_cta_group(program: Program) -> list[Diagnostic]:
         groups = _cta_groups(program, entry)
         if len(groups) > 1:
             (first, (_, where)), (second, (_, other)) = list(groups.items())[:2]
-            message = f"'{entry}' uses .{second} here and .{first} in line {where.line}: a kernel has one cta_group"
+            message = (
+                f"'{entry}' uses .{second} here and .{first} in line {where.line}: a kernel has one cta_group"
+            )
             out.append(Diagnostic("E0330", message, other, hint=f"make both .{first}"))
     return out
 

@@ -1,7 +1,7 @@
 """Ask `ptxas` about many instructions at once.
 
-Errors about meaning are listed by line and the rest of the file is read on, so a batch costs one run; what stops the assembler at once
-(a syntax error, or a refusal in the back end) costs a run more each.
+Errors about meaning are listed by line and the rest of the file is read on, so a batch costs one run; what
+stops the assembler at once (a syntax error, or a refusal in the back end) costs a run more each.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def _run(texts: Sequence[str], folder: Path) -> _Outcome:
 
 
 def _front_end(texts: Sequence[str], folder: Path) -> dict[int, str]:
-    """Return the messages of the front end alone: a last row that is wrong for sure keeps the back end from running."""
+    """Return the messages of the front end alone: a last row that is wrong for sure keeps the back end from
+    running.
+    """
     rejected: dict[int, str] = {}
     alive = list(range(len(texts)))
     while alive:
@@ -91,19 +93,27 @@ def _front_end(texts: Sequence[str], folder: Path) -> dict[int, str]:
 
 
 def _back_end(texts: Sequence[str], indices: list[int], folder: Path, verdicts: dict[int, Verdict]) -> None:
-    """Settle rows that the front end let pass, halving a batch when the assembler does not say which row it dislikes."""
+    """Settle rows that the front end let pass, halving a batch when the assembler does not say which row it
+    dislikes.
+    """
     while indices:
         outcome = _run([texts[n] for n in indices], folder)
         if outcome.is_success:
             verdicts.update((n, Verdict("A")) for n in indices)
             return
-        new = {indices[k]: Verdict("R", classify(text)) for k, text in outcome.messages.items() if 0 <= k < len(indices)}
+        new = {
+            indices[k]: Verdict("R", classify(text))
+            for k, text in outcome.messages.items()
+            if 0 <= k < len(indices)
+        }
         if not new:
             break
         verdicts.update(new)
         indices = [n for n in indices if n not in new]
     if len(indices) == 1:
-        verdicts[indices[0]] = Verdict("C" if outcome.is_crash else "R", "crash" if outcome.is_crash else "fatal")
+        verdicts[indices[0]] = Verdict(
+            "C" if outcome.is_crash else "R", "crash" if outcome.is_crash else "fatal"
+        )
     elif indices:
         half = len(indices) // 2
         _back_end(texts, indices[:half], folder, verdicts)

@@ -22,7 +22,9 @@ class Difference:
     drywell: str
 
     def __str__(self) -> str:
-        text = self.row.text if len(self.row.text) < 160 else self.row.text[:100] + " ... " + self.row.text[-40:]
+        text = (
+            self.row.text if len(self.row.text) < 160 else self.row.text[:100] + " ... " + self.row.text[-40:]
+        )
         return f"{text}\n      ptxas: {self.ptxas or 'accepts'}\n      drywell: {self.drywell or 'accepts'}"
 
 
@@ -50,6 +52,10 @@ def report(found: list[Difference], examples: int = 4) -> str:
         for (syntax, origin, is_refused), count in kinds.most_common():
             side = "ptxas refuses" if is_refused else "ptxas accepts"
             lines.append(f"  {count} x {side}, {origin}, of {syntax}")
-            shown = [d for d in group if (d.row.syntax, d.row.origin, bool(d.ptxas)) == (syntax, origin, is_refused)]
+            shown = [
+                d
+                for d in group
+                if (d.row.syntax, d.row.origin, bool(d.ptxas)) == (syntax, origin, is_refused)
+            ]
             lines += [f"    {d}" for d in shown[:examples]]
     return "\n".join(lines)

@@ -1,9 +1,11 @@
 """Make every row, ask `ptxas` about it and store the verdicts.
 
-    PYTHONPATH=tests:src python -m oracle.ptxas.generate            # all declarations, into verdicts.tsv.gz
-    PYTHONPATH=tests:src python -m oracle.ptxas.generate tcgen05_mma --compare   # one family, compare, store nothing
+PYTHONPATH=tests:src python -m oracle.ptxas.generate            # all declarations, into verdicts.tsv.gz
+PYTHONPATH=tests:src python -m oracle.ptxas.generate tcgen05_mma --compare   # one family, compare, store
+nothing
 
-Rows are kept from the store when they are in it already, so a change of one declaration costs only its own rows; `--fresh` asks anew.
+Rows are kept from the store when they are in it already, so a change of one declaration costs only its own
+rows; `--fresh` asks anew.
 """
 
 from __future__ import annotations
@@ -35,22 +37,31 @@ def share_of_rejections(found: list[tuple[Row, Verdict]]) -> float:
 
 def main() -> int:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("family", nargs="*", help="families to ask about (default: all); then nothing is stored")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "family", nargs="*", help="families to ask about (default: all); then nothing is stored"
+    )
     parser.add_argument("--fresh", action="store_true", help="forget the stored verdicts first")
     parser.add_argument("--compare", action="store_true", help="print where Drywell differs")
     arguments = parser.parse_args()
     if not is_there():
         print("there is no ptxas on the path", file=sys.stderr)
         return 2
-    chosen: list[Declaration] = [d for d in declarations() if not arguments.family or d.family in arguments.family]
+    chosen: list[Declaration] = [
+        d for d in declarations() if not arguments.family or d.family in arguments.family
+    ]
     known = verdicts.read()[1] if verdicts.STORE.exists() and not arguments.fresh else {}
     rows = [row for declaration in chosen for row in rows_of(declaration)]
     found = settled(rows, known)
     if not arguments.family:
         verdicts.write(release(), found)
     counts = Counter(verdict.letter for _, verdict in found)
-    print(f"{len(chosen)} declarations, {len(found)} rows: {dict(counts)}, {share_of_rejections(found):.0%} rejected")
+    print(
+        f"{len(chosen)} declarations, {len(found)} rows: {dict(counts)},"
+        f" {share_of_rejections(found):.0%} rejected"
+    )
     if arguments.compare:
         print(report(differences(found)))
     return 0

@@ -1,4 +1,6 @@
-"""Drywell's own verdict on a row: read with `drywell.ptx`, bound with `drywell.program`, as loading a module does."""
+"""Drywell's own verdict on a row: read with `drywell.ptx`, bound with `drywell.program`, as loading a
+module does.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _ACROSS = ("E0330",)  # about instructions together: each row stands for itself
 
 
 def judge(texts: Sequence[str]) -> list[str]:
-    """Return '' for each row that Drywell takes, else its first error; all rows stand in one kernel, one a line."""
+    """Return '' for each row that Drywell takes, else its first error; all rows stand in one kernel, one a
+    line.
+    """
     out: list[str] = []
     for start in range(0, len(texts), _BATCH):
         out += _judge(texts[start : start + _BATCH])

@@ -1,7 +1,8 @@
-"""The rows: every spelling of a declaration, allowed or not, and near misses; all made from the declaration alone.
+"""The rows: every spelling of a declaration, allowed or not, and near misses; all made from the declaration
+alone.
 
-A row is one instruction as text. Which rows a declaration gets is deterministic, so that a stored verdict stays good
-as long as the declaration does.
+A row is one instruction as text. Which rows a declaration gets is deterministic, so that a stored verdict
+stays good as long as the declaration does.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ FULL_PRODUCT = 2000
 """A product of options larger than this is covered pairwise."""
 
 QUIRKS = (
-    (re.compile(r"^tcgen05\.(ld|st|wait).*\.sync\b.*\.sync\b"), "ptxas takes .sync twice in tcgen05.ld, st and wait"),
+    (
+        re.compile(r"^tcgen05\.(ld|st|wait).*\.sync\b.*\.sync\b"),
+        "ptxas takes .sync twice in tcgen05.ld, st and wait",
+    ),
     (re.compile(r"^tcgen05\.mma.* !?%p\d, !?%p\d"), "ptxas takes a predicate where four masks should stand"),
 )
 """Rows that are not asked, with the reason: `ptxas` 13.0 takes there what it cannot mean to take."""
@@ -75,7 +79,9 @@ def _mods(declaration: Declaration, head: Head) -> Mods:
 
 def _is_legal(declaration: Declaration, head: Head) -> bool:
     lone = any(
-        slot.group is not None and word is None and any(o.group == slot.group and w for o, w in zip(declaration.slots, head, strict=True))
+        slot.group is not None
+        and word is None
+        and any(o.group == slot.group and w for o, w in zip(declaration.slots, head, strict=True))
         for slot, word in zip(declaration.slots, head, strict=True)
     )
     return not lone and not problems(declaration, _mods(declaration, head))
@@ -108,7 +114,10 @@ def _pairwise(choices: list[tuple[str | None, ...]], rng: random.Random) -> Iter
         rng.shuffle(rest)
         for slot in rest:
             gains = [
-                sum((min(slot, o), row[o] if o < slot else v, max(slot, o), v if o < slot else row[o]) in left for o in row)
+                sum(
+                    (min(slot, o), row[o] if o < slot else v, max(slot, o), v if o < slot else row[o]) in left
+                    for o in row
+                )
                 for v in range(len(choices[slot]))
             ]
             best = max(gains)
@@ -124,7 +133,9 @@ _WALK_HEADS = 250
 def _allowed_walk(
     declaration: Declaration, choices: list[tuple[str | None, ...]], rng: random.Random
 ) -> Iterator[Head]:
-    """Yield heads that the declaration's checks allow, by changing one or two slots of such a head at a time."""
+    """Yield heads that the declaration's checks allow, by changing one or two slots of such a head at a
+    time.
+    """
     plain = [c[-1] if c[-1] is None else c[0] for c in choices]
     starts = [plain, *([rng.choice(c) for c in choices] for _ in range(_WALK_STEPS))]
     here = next((list(s) for s in starts if _is_legal(declaration, tuple(s))), None)
@@ -199,14 +210,23 @@ def _address(parts: list[str]) -> str:
     return f"[{head}" + "".join(f", {p}" for p in rest) + "]"
 
 
-def _given(declaration: Declaration, shape: Operand, mods: Mods, counter: _Counter, typed: bool = False, bare: bool = False) -> str | None:
-    """Write one operand, None when it is not there with these modifiers; `bare` leaves an optional second half out."""
+def _given(
+    declaration: Declaration,
+    shape: Operand,
+    mods: Mods,
+    counter: _Counter,
+    typed: bool = False,
+    bare: bool = False,
+) -> str | None:
+    """Write one operand, None when it is not there with these modifiers; `bare` leaves an optional second
+    half out.
+    """
     ops = [declaration.operand_type(name, mods) for name in shape.parts]
     if ops[0] is None:
         return None
     texts = [_value(op, counter, typed) if op is not None else "" for op in ops]
     if shape.kind == "pair":
-        return texts[0] if bare and shape.is_second_optional or not texts[1] else "|".join(texts)
+        return texts[0] if (bare and shape.is_second_optional) or not texts[1] else "|".join(texts)
     if shape.kind == "address":
         tuple_text = [texts[0], *texts[1:]]
         return _address(tuple_text)
@@ -214,9 +234,13 @@ def _given(declaration: Declaration, shape: Operand, mods: Mods, counter: _Count
 
 
 def _operands(declaration: Declaration, head: Head, k: int = 0) -> list[str]:
-    """Write the operands of a head; which optional ones are there, and how registers are typed, goes by turns with `k`."""
+    """Write the operands of a head; which optional ones are there, and how registers are typed, goes by
+    turns with `k`.
+    """
     mods, counter = _mods(declaration, head), _Counter({})
-    present = {o: (k >> (n % 3)) % 2 == 0 for n, o in enumerate(o for o in declaration.operands if o.is_optional)}
+    present = {
+        o: (k >> (n % 3)) % 2 == 0 for n, o in enumerate(o for o in declaration.operands if o.is_optional)
+    }
     given = (
         _given(declaration, shape, mods, counter, typed=k % 4 == 3, bare=k % 2 == 1)
         for shape in declaration.operands
@@ -251,7 +275,9 @@ def _all_given(declaration: Declaration, head: Head, with_optional: bool) -> lis
 
 
 def _operand_forms(declaration: Declaration, head: Head, everything: bool) -> Iterator[tuple[str, str]]:
-    """Yield the other ways an operand may be written, as its declaration has it; one operand changed at a time."""
+    """Yield the other ways an operand may be written, as its declaration has it; one operand changed at a
+    time.
+    """
     mods = _mods(declaration, head)
     words = _words(declaration, head)
     for with_optional in (False, True) if everything else (True,):
@@ -309,11 +335,49 @@ def _constants(op: Op) -> Iterator[str]:
 
 # near misses
 
-_FOREIGN_TYPES = ("b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "bf16", "f16x2", "f32", "f64", "pred")
-_FOREIGN_WORDS = ("sync", "aligned", "ftz", "sat", "rn", "rz", "wide", "volatile", "global", "shared", "v2", "uni", "approx", "x2", "cta_group::1")
+_FOREIGN_TYPES = (
+    "b8",
+    "b16",
+    "b32",
+    "b64",
+    "b128",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "s8",
+    "s16",
+    "s32",
+    "s64",
+    "f16",
+    "bf16",
+    "f16x2",
+    "f32",
+    "f64",
+    "pred",
+)
+_FOREIGN_WORDS = (
+    "sync",
+    "aligned",
+    "ftz",
+    "sat",
+    "rn",
+    "rz",
+    "wide",
+    "volatile",
+    "global",
+    "shared",
+    "v2",
+    "uni",
+    "approx",
+    "x2",
+    "cta_group::1",
+)
 
 
-def _word_misses(declaration: Declaration, head: Head, most: int, rng: random.Random) -> Iterator[tuple[str, str]]:
+def _word_misses(
+    declaration: Declaration, head: Head, most: int, rng: random.Random
+) -> Iterator[tuple[str, str]]:
     """Yield heads with a word left out, doubled, put in another's place, or one too many."""
     words = _words(declaration, head)
     operands = [text for _, text in _all_given(declaration, head, False)]
@@ -346,14 +410,44 @@ def _retyped(declaration: Declaration, head: Head, slot: Slot, other: str) -> li
 
 
 _WRONG = (
-    "%p8", "%h19", "%r201", "%d18", "%q5", "%uh5", "%sh5", "%fh5", "%ur5", "%sr5", "%f8", "%fx5", "%ud5", "%sd5", "%fd8",
-    "1", "-1", "0f3F800000", "0d3FF0000000000000", "_", "[%d18]", "[%r201]", "{%r201}", "{%r201, %r202}", "{%r201, %r202, %r203, %r204}",
-    "svar", "gvar", "%tid.x", "L2", "%absent", "!%p8",
+    "%p8",
+    "%h19",
+    "%r201",
+    "%d18",
+    "%q5",
+    "%uh5",
+    "%sh5",
+    "%fh5",
+    "%ur5",
+    "%sr5",
+    "%f8",
+    "%fx5",
+    "%ud5",
+    "%sd5",
+    "%fd8",
+    "1",
+    "-1",
+    "0f3F800000",
+    "0d3FF0000000000000",
+    "_",
+    "[%d18]",
+    "[%r201]",
+    "{%r201}",
+    "{%r201, %r202}",
+    "{%r201, %r202, %r203, %r204}",
+    "svar",
+    "gvar",
+    "%tid.x",
+    "L2",
+    "%absent",
+    "!%p8",
 )
 """What is put where it may not belong; some of it fits some operands."""
 
 
-def _operand_misses(declaration: Declaration, head: Head, most: int, rng: random.Random) -> Iterator[tuple[str, str]]:
+def _operand_misses(
+    declaration: Declaration, head: Head, most: int, rng: random.Random
+) -> Iterator[tuple[str, str]]:
     """Yield rows with one operand of a wrong type, width, count or kind, one left out, or one too many."""
     words = _words(declaration, head)
     given = _all_given(declaration, head, True)

@@ -1,4 +1,6 @@
-"""The kernel every row stands in: registers of every kind, variables, labels and functions under fixed names."""
+"""The kernel every row stands in: registers of every kind, variables, labels and functions under fixed
+names.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,28 @@ BIT_REGISTERS = {1: "%p", 16: "%h", 32: "%r", 64: "%d", 128: "%q"}
 """Bits to the prefix of an untyped register of that width."""
 
 TYPED_REGISTERS = {
-    "u16": "%uh", "s16": "%sh", "f16": "%fh", "u32": "%ur", "s32": "%sr", "f32": "%f", "f16x2": "%fx",
-    "u64": "%ud", "s64": "%sd", "f64": "%fd",
+    "u16": "%uh",
+    "s16": "%sh",
+    "f16": "%fh",
+    "u32": "%ur",
+    "s32": "%sr",
+    "f32": "%f",
+    "f16x2": "%fx",
+    "u64": "%ud",
+    "s64": "%sd",
+    "f64": "%fd",
 }
 """Type to the prefix of a register declared with it."""
 
 
 def around(number: int) -> tuple[str, str]:
-    """Return what stands before and after the instructions of entry `number`; the former ends with a line's end."""
-    return f".entry k{number}(.param .align 16 .b8 pvar[64]) {{ {REGISTERS} tab: .branchtargets L1, L2; L1:\n", "\nL2: ret; }\n"
+    """Return what stands before and after the instructions of entry `number`; the former ends with a line's
+    end.
+    """
+    return (
+        f".entry k{number}(.param .align 16 .b8 pvar[64]) {{ {REGISTERS} tab: .branchtargets L1, L2; L1:\n",
+        "\nL2: ret; }\n",
+    )
 
 
 def kernel(number: int, text: str) -> str:

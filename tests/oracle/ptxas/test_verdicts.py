@@ -29,7 +29,9 @@ def test_every_declared_form_has_stored_verdicts_and_no_other_form_does():
 
 
 def test_the_stored_rows_are_the_rows_the_declarations_give():
-    changed = [d.syntax for d in declarations() if {r.text for r in rows_of(d)} != set(STORED.get(d.syntax, {}))]
+    changed = [
+        d.syntax for d in declarations() if {r.text for r in rows_of(d)} != set(STORED.get(d.syntax, {}))
+    ]
     assert changed == [], "run: python -m oracle.ptxas.generate"
 
 
@@ -53,4 +55,6 @@ def test_ptxas_still_says_what_is_stored():
     every = [(text, verdict) for group in STORED.values() for text, verdict in group.items()]
     sample = random.Random(1).sample(every, min(LIVE_ROWS, len(every)))
     said = assemble([text for text, _ in sample])
-    assert [(t, v.letter) for (t, v) in sample] == [(t, v.letter) for (t, _), v in zip(sample, said, strict=True)]
+    assert [(t, v.letter) for (t, v) in sample] == [
+        (t, v.letter) for (t, _), v in zip(sample, said, strict=True)
+    ]

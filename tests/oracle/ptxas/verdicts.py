@@ -1,8 +1,8 @@
 """The stored verdicts: a gzip of tab-separated lines, grouped by declaration, small enough to be committed.
 
-    = syntax line of a declaration
-    A|R|C <tab> number of the message class <tab> text of the row
-    # number <tab> message class        (at the end)
+= syntax line of a declaration
+A|R|C <tab> number of the message class <tab> text of the row
+# number <tab> message class        (at the end)
 """
 
 from __future__ import annotations
@@ -51,4 +51,6 @@ def read(path: Path = STORE) -> tuple[str, dict[str, dict[str, Verdict]]]:
         else:
             number, text = rest.split("\t", 1)
             found[syntax][text] = (mark, int(number))
-    return release, {s: {t: Verdict(letter, classes[n]) for t, (letter, n) in rows.items()} for s, rows in found.items()}
+    return release, {
+        s: {t: Verdict(letter, classes[n]) for t, (letter, n) in rows.items()} for s, rows in found.items()
+    }

@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_file import read_run_file
 
 from drywell.base.errors import DeadlockError, KernelFault
+from run_file import read_run_file
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "ptx" / "run").rglob("*.ptx"))
 SCHEDULES: dict[str, dict[str, Any]] = {
-    "eager": {"schedule": "eager"}, "lazy": {"schedule": "lazy"}, "seed 5": {"seed": 5}, "seed 6": {"seed": 6},
+    "eager": {"schedule": "eager"},
+    "lazy": {"schedule": "lazy"},
+    "seed 5": {"seed": 5},
+    "seed 6": {"seed": 6},
 }
 
 

@@ -39,9 +39,7 @@ def grid_of(block: int = 32, local: int = 0, max_registers: int | None = None, *
         local_bytes=local,
         max_registers=max_registers,
     )
-    grid = Grid(
-        kernel, gmem=gmem, gpu=arch.load("b200"), grid_dim=(1, 1, 1), block_dim=(block, 1, 1)
-    )
+    grid = Grid(kernel, gmem=gmem, gpu=arch.load("b200"), grid_dim=(1, 1, 1), block_dim=(block, 1, 1))
     grid.admit()
     for warp in warps(grid):
         warp.span = Span("k.ptx", 7, 3)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from unit.isa.one_cta import TILE, act, address, array, every, fault_of, one_warp, perform, refusal, smem
 
 M32 = 0xFFFF_FFFF

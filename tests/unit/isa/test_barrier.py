@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from unit.isa.one_cta import act, every, fault_of, grid_of, one_warp, refusal, warps
 
 from drywell.machine.outcome import Wait
+from unit.isa.one_cta import act, every, fault_of, grid_of, one_warp, refusal, warps
 
 
 @pytest.mark.parametrize("spelling", ["bar.sync", "barrier.cta.sync.aligned", "barrier.sync"])
@@ -32,7 +32,9 @@ def test_an_arrival_does_not_wait_and_counts() -> None:
     assert act(consumer, "bar.sync", every(1), every(64)) is None
 
 
-@pytest.mark.parametrize(("operation", "expected"), [("popc.u32", 33), ("and.pred", False), ("or.pred", True)])
+@pytest.mark.parametrize(
+    ("operation", "expected"), [("popc.u32", 33), ("and.pred", False), ("or.pred", True)]
+)
 def test_a_reduction_gives_all_threads_one_result(operation: str, expected: int) -> None:
     first, second = warps(grid_of(block=64))
     said = np.ones(32, np.bool_)
@@ -77,7 +79,13 @@ def test_arriving_twice_at_the_cluster_barrier_is_a_fault() -> None:
 
 @pytest.mark.parametrize(
     "spelling",
-    ["bar.sync.aligned", "barrier.sync.cta", "bar.red.popc.pred", "bar.red.and.u32", "barrier.cluster.wait.relaxed"],
+    [
+        "bar.sync.aligned",
+        "barrier.sync.cta",
+        "bar.red.popc.pred",
+        "bar.red.and.u32",
+        "barrier.cluster.wait.relaxed",
+    ],
 )
 def test_what_ptxas_refuses_is_refused(spelling: str) -> None:
     assert refusal(spelling) != ""

@@ -4,7 +4,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unit.isa.one_cta import SMEM, TILE, act, address, array, every, fault_of, one_warp, perform, refusal, smem
+
+from unit.isa.one_cta import (
+    SMEM,
+    TILE,
+    act,
+    address,
+    array,
+    every,
+    fault_of,
+    one_warp,
+    perform,
+    refusal,
+    smem,
+)
 
 ONE = (0,)
 LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
@@ -29,7 +42,17 @@ def store(warp: Any, size: int = 32, mask: Any = None, form: str = STORE) -> Non
 def test_a_load_brings_its_bytes_and_completes_them() -> None:
     warp = warp_with(a=np.arange(64, dtype=np.uint8))
     act(warp, "mbarrier.arrive.expect_tx.shared.b64", every(SMEM), every(48), lanes=ONE)
-    act(warp, LOAD, every(TILE), every(address(warp, "a") + 16, "u8"), every(48), every(SMEM), None, None, lanes=ONE)
+    act(
+        warp,
+        LOAD,
+        every(TILE),
+        every(address(warp, "a") + 16, "u8"),
+        every(48),
+        every(SMEM),
+        None,
+        None,
+        lanes=ONE,
+    )
     assert not is_over(warp)
     perform(warp.grid)
     assert is_over(warp)
@@ -65,7 +88,13 @@ def test_a_byte_mask_lets_the_same_bytes_of_each_sixteen_through() -> None:
     [
         ("add.u32", "u4", [1, 2**32 - 1, 5, 0], [1, 1, 2, 0], [2, 0, 7, 0]),
         ("max.s32", "i4", [-5, 3, 0, 9], [-6, 4, -1, 10], [-5, 4, 0, 10]),
-        ("add.noftz.f16", "f2", [1, 2, 3, 4, 5, 6, 7, 8], [0.5] * 8, [1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5]),
+        (
+            "add.noftz.f16",
+            "f2",
+            [1, 2, 3, 4, 5, 6, 7, 8],
+            [0.5] * 8,
+            [1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5],
+        ),
         ("inc.u32", "u4", [3, 4, 5, 0], [4, 4, 4, 0], [4, 0, 0, 0]),
         ("xor.b64", "u8", [0xF0, 1], [0xFF, 1], [0x0F, 0]),
     ],

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from unit.isa.one_cta import act, every, fault_of, grid_of, one_warp, refusal, warps
 
 from drywell.machine.outcome import Call, Exit, Jump, Return, Wait
+from unit.isa.one_cta import act, every, fault_of, grid_of, one_warp, refusal, warps
 
 
 def test_a_branch_goes_to_its_target() -> None:
@@ -59,6 +59,8 @@ def test_an_increase_that_lowers_is_a_fault() -> None:
     assert fault_of(warp, "setmaxnreg.inc.sync.aligned.u32", every(64)).rule == "SETMAXNREG"
 
 
-@pytest.mark.parametrize("spelling", ["exit.uni", "trap.uni", "nanosleep.b32", "setmaxnreg.sync.aligned.inc.u32"])
+@pytest.mark.parametrize(
+    "spelling", ["exit.uni", "trap.uni", "nanosleep.b32", "setmaxnreg.sync.aligned.inc.u32"]
+)
 def test_what_ptxas_refuses_is_refused(spelling: str) -> None:
     assert refusal(spelling) != ""

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unit.isa.one_cta import address, one_warp
 
 from drywell.base.errors import KernelFault
 from drywell.isa.system import EXTERNS
 from drywell.machine.windows import CALL_PARAMS
+from unit.isa.one_cta import address, one_warp
 
 
 def pack(*arguments: int | float) -> bytes:

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unit.isa.one_cta import SMEM, TILE, act, address, every, fault_of, one_warp, perform, refusal, smem
 
 from drywell.machine.outcome import Wait
+from unit.isa.one_cta import SMEM, TILE, act, address, every, fault_of, one_warp, perform, refusal, smem
 
 LANE = np.arange(32, dtype=np.uint64)
 SIXTEEN = every(16)
@@ -21,8 +21,16 @@ def targets() -> Any:
 
 
 def copy(warp: Any, src_size: Any = None, lanes: Any = None) -> Any:
-    return act(warp, "cp.async.cg.shared.global", targets(), address(warp, "a") + 16 * LANE, SIXTEEN, src_size, None,
-               lanes=lanes)
+    return act(
+        warp,
+        "cp.async.cg.shared.global",
+        targets(),
+        address(warp, "a") + 16 * LANE,
+        SIXTEEN,
+        src_size,
+        None,
+        lanes=lanes,
+    )
 
 
 def test_nothing_moves_before_the_operation_performs() -> None:
@@ -112,8 +120,14 @@ def test_an_arrival_follows_the_copies(form: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "spelling", ["cp.async.shared.global", "cp.async.cs.shared.global", "cp.async.ca.global.shared",
-                 "cp.async.cg.shared::cluster.global", "cp.async.mbarrier.arrive.noinc.shared::cluster.b64"],
+    "spelling",
+    [
+        "cp.async.shared.global",
+        "cp.async.cs.shared.global",
+        "cp.async.ca.global.shared",
+        "cp.async.cg.shared::cluster.global",
+        "cp.async.mbarrier.arrive.noinc.shared::cluster.b64",
+    ],
 )
 def test_what_ptxas_refuses_is_refused(spelling: str) -> None:
     assert refusal(spelling) != ""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from unit.isa.one_cta import act, every, one_warp, refusal
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from unit.isa.one_cta import TILE, act, every, fault_of, one_warp, refusal, smem
 
 COUNTS = [("x1", 1), ("x2", 2), ("x4", 4)]

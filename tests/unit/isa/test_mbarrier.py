@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unit.isa.one_cta import SMEM, act, every, fault_of, one_warp, refusal
 
 from drywell.machine.outcome import Wait
+from unit.isa.one_cta import SMEM, act, every, fault_of, one_warp, refusal
 
 BAR = every(SMEM)
 ONE = (0,)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from unit.isa.one_cta import SMEM, TILE, act, address, array, every, fault_of, one_warp, refusal, smem
 
 LANE = np.arange(32, dtype=np.uint64)

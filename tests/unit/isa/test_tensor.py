@@ -1,4 +1,5 @@
-"""Tensor copies against scalar walks over the box, written from the manual's description of tensors and swizzles."""
+"""Tensor copies against scalar walks over the box, written from the manual's description of tensors and
+swizzles."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unit.isa.one_cta import SMEM, TILE, act, address, array, every, one_warp, perform, refusal, smem
 
 from drywell.base.errors import KernelFault
 from drywell.isa.declare import Mods
 from drywell.isa.decode import decode
 from drywell.machine.tensor_map import TensorMap, encode
+from unit.isa.one_cta import SMEM, TILE, act, address, array, every, one_warp, perform, refusal, smem
 
 ONE = (0,)
 
@@ -22,7 +23,8 @@ def load_form(dims: int) -> str:
 
 
 def warp_with(tensor: Any, box: tuple[int, ...], **how: Any) -> Any:
-    """A warp with the tensor (innermost dimension last, as NumPy has it), its map and an mbarrier of one arrival."""
+    """A warp with the tensor (innermost dimension last, as NumPy has it), its map and an mbarrier of one
+    arrival."""
     warp = one_warp(tensor=tensor, map=np.zeros(128, np.uint8))
     tmap = TensorMap(
         address(warp, "tensor"),

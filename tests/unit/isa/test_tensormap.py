@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from unit.isa.one_cta import TILE, act, address, array, every, fault_of, one_warp, refusal, smem
 
 from drywell.machine.tensor_map import TensorMap, decode, encode
+from unit.isa.one_cta import TILE, act, address, array, every, fault_of, one_warp, refusal, smem
 
 ONE = (0,)
 OLD = TensorMap(0x7000_0000_0000, "f16", (64, 32), (128,), (32, 8), (1, 1))

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unit.isa.one_cta import act, every, fault_of, one_warp, refusal
 
 from drywell.machine.outcome import Wait
+from unit.isa.one_cta import act, every, fault_of, one_warp, refusal
 
 ALL = 0xFFFF_FFFF
 MINE = np.arange(100, 132, dtype=np.uint32)
@@ -107,8 +107,16 @@ def test_match_all_says_whether_all_agree(odd: int, mask: int, is_same: bool) ->
 
 @pytest.mark.parametrize(
     ("operation", "expected"),
-    [("add.u32", (0xFFFF_FFF0 + 7 + 5) & ALL), ("min.u32", 5), ("max.u32", 0xFFFF_FFF0)]
-    + [("min.s32", 0xFFFF_FFF0), ("max.s32", 7), ("and.b32", 0), ("or.b32", 0xFFFF_FFF7), ("xor.b32", 0xFFFF_FFF2)],
+    [
+        ("add.u32", (0xFFFF_FFF0 + 7 + 5) & ALL),
+        ("min.u32", 5),
+        ("max.u32", 0xFFFF_FFF0),
+        ("min.s32", 0xFFFF_FFF0),
+        ("max.s32", 7),
+        ("and.b32", 0),
+        ("or.b32", 0xFFFF_FFF7),
+        ("xor.b32", 0xFFFF_FFF2),
+    ],
 )
 def test_integer_reductions_take_only_the_named_lanes(operation: str, expected: int) -> None:
     values = np.zeros(32, np.uint32)
@@ -124,7 +132,13 @@ def floats(*values: float) -> Any:
 
 @pytest.mark.parametrize(
     ("form", "expected"),
-    [("min.f32", -3.0), ("max.f32", 2.0), ("min.abs.f32", 0.5), ("max.abs.f32", 3.0), ("max.NaN.f32", np.nan)],
+    [
+        ("min.f32", -3.0),
+        ("max.f32", 2.0),
+        ("min.abs.f32", 0.5),
+        ("max.abs.f32", 3.0),
+        ("max.NaN.f32", np.nan),
+    ],
 )
 def test_float_reductions_skip_nans_unless_told_otherwise(form: str, expected: float) -> None:
     got = act(one_warp(), f"redux.sync.{form}", floats(0.5, np.nan, -3.0, 2.0), every(ALL)).view(np.float32)
@@ -148,6 +162,8 @@ def test_activemask_names_the_lanes_that_are_here() -> None:
     assert act(one_warp(), "activemask.b32", lanes=(0, 5))[5] == 0b100001
 
 
-@pytest.mark.parametrize("spelling", ["shfl.bfly.b32", "vote.ballot.b32", "redux.sync.and.u32", "redux.sync.add.f32"])
+@pytest.mark.parametrize(
+    "spelling", ["shfl.bfly.b32", "vote.ballot.b32", "redux.sync.and.u32", "redux.sync.add.f32"]
+)
 def test_what_ptxas_refuses_is_refused(spelling: str) -> None:
     assert refusal(spelling) != ""

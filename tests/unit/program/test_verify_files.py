@@ -1,4 +1,6 @@
-"""Programs under tests/ptx/verify whose illegal lines are marked: `// error[E0312]: words of the message`. The verdict of ptxas stands on line 1."""
+"""Programs under tests/ptx/verify whose illegal lines are marked: `// error[E0312]: words of the message`.
+The verdict of ptxas stands on line 1.
+"""
 
 from __future__ import annotations
 

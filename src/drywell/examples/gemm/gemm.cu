@@ -8,9 +8,7 @@
 //
 // M and N are multiples of 128, K of 64. Tensor maps: bf16, 128-byte swizzle, box 64 x 128 (inner x outer) for A, B and C.
 //
-//   nvcc -ptx -arch=sm_100a -std=c++17 gemm.cu -o gemm.ptx
-//   nvcc -ptx -arch=sm_100a -std=c++17 -DRELEASE_TOO_EARLY gemm.cu -o gemm_broken.ptx
-//
+// `make examples` compiles it (nvcc 13.0, -ptx -arch=sm_100a -std=c++17 -lineinfo): gemm.ptx and, with -DRELEASE_TOO_EARLY, gemm_broken.ptx.
 // With RELEASE_TOO_EARLY the epilogue gives its accumulator back before its last tcgen05.ld is known to be done.
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -136,6 +134,7 @@ extern "C" __global__ void __launch_bounds__(192) gemm(const __grid_constant__ C
       int s = 0;
       uint32_t phase = 1;
       for (int t = blockIdx.x; t < tiles; t += gridDim.x)
+#pragma unroll 1
         for (int k = 0; k < steps; k++) {
           mbarrier_wait(smem(empty + s), phase);
           mbarrier_arrive_expect(smem(full + s), STAGE_BYTES);
@@ -143,6 +142,7 @@ extern "C" __global__ void __launch_bounds__(192) gemm(const __grid_constant__ C
           tma_load(operands + s * STAGE_BYTES + TILE_BYTES, &map_b, k * BK, t / tiles_m * BN, smem(full + s));
           if (++s == STAGES) s = 0, phase ^= 1;
         }
+#pragma unroll 1
       for (int i = 0; i < STAGES; i++) {  // every commit aimed at this CTA's barriers has landed before it exits
         mbarrier_wait(smem(empty + s), phase);
         if (++s == STAGES) s = 0, phase ^= 1;
@@ -155,6 +155,7 @@ extern "C" __global__ void __launch_bounds__(192) gemm(const __grid_constant__ C
       for (int t = blockIdx.x; t < tiles; t += gridDim.x) {
         mbarrier_wait(smem(drained + a), drained_phase);
         fence_after();
+#pragma unroll 1
         for (int k = 0; k < steps; k++) {
           mbarrier_wait(smem(full + s), phase);
           fence_after();
