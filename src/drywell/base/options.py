@@ -20,7 +20,7 @@ class Options:
     seed: int = 0
     sms: int | None = None
     max_instructions: int = 10**9
-    tmem_lane_window: Literal["error", "local"] = "error"
+    tmem_lane_window: Literal["error", "local"] = "local"
     tmem_fresh: Literal["poison", "zero"] = "poison"
     tmem_base: Literal["lowest", "random"] = "lowest"
     unpack_high_half: Literal["poison", "zero", "preserve"] = "poison"

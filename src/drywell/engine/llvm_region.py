@@ -27,7 +27,7 @@ from drywell.program import operands as ops
 from drywell.program.link import Executable, Linked
 
 NAME = "drywell.region"
-_MOVING_SPECIALS = ("%clock", "%globaltimer")
+_MOVING_SPECIALS = ("%clock", "%globaltimer", "%pm")
 
 
 class Status(IntEnum):

@@ -90,7 +90,7 @@ def _activity(threaded: Threaded, scheduler: Scheduler) -> tuple[WarpActivity, .
             if count and declaration is not None:
                 units[declaration.unit] += count
                 if not declaration.is_lane:
-                    sites.append((threaded.spans[pc], declaration.name, count))
+                    sites.append((threaded.spans[pc], declaration.opcode, count))
         out.append(WarpActivity(state.warp.cta.index, state.warp.index, dict(units), tuple(sites)))
     return tuple(out)
 

@@ -1,13 +1,15 @@
 """The schedule: which warp runs next and when asynchronous operations take effect.
 
-`eager` performs every operation at once, `lazy` only when nobody could go on without it, the most recently
-issued first (so that an operation which nothing orders comes as late as it legally may), `seeded` picks
-warps, turns and operations at random, the same for the same seed.
+`eager` performs every operation at once. `lazy` performs one only when nobody could go on without it, the most
+recently issued first, so that an operation which nothing orders comes as late as it legally may; a load or store
+of Tensor Memory yields to what has no cell in common with it. `seeded` picks warps, turns and operations at random,
+the same for the same seed.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
 from drywell.base.errors import BudgetError, KernelFault
@@ -21,6 +23,33 @@ from drywell.program.arrivals import Arrival
 
 TURN = 20_000
 SPIN_LOOK = 4_000
+
+
+_TMEM_ACCESS = ("tmem_ld", "tmem_st")
+
+
+def _latest(pending: Iterable[AsyncOp], runnable: list[AsyncOp]) -> AsyncOp:
+    """Return what the lazy schedule performs next: the operation issued last, or what is before it in its queue.
+
+    A load or store of Tensor Memory yields to operations with which it has no cell in common. What they lead
+    to, the next MMA say, is then issued while it is in flight, and overwrites what nothing guards.
+    """
+    newest = {op.queue: op.number for op in pending if op.queue is not None}
+    last = max(runnable, key=lambda op: newest.get(op.queue, op.number))
+    if last.unit not in _TMEM_ACCESS:
+        return last
+    return next((op for op in reversed(runnable) if _goes_before(op, last)), last)
+
+
+def _goes_before(op: AsyncOp, access: AsyncOp) -> bool:
+    """Tell whether the lazy schedule lets `op` pass a load or store of Tensor Memory.
+
+    Not what reads shared memory first and then stores: that comes late itself.
+    """
+    if op.unit in _TMEM_ACCESS or len(op.stages) > 1:
+        return False
+    first, end = max(op.columns.start, access.columns.start), min(op.columns.stop, access.columns.stop)
+    return op.warp.cta.sm is not access.warp.cta.sm or first >= end
 
 
 class Scheduler:
@@ -122,7 +151,7 @@ class Scheduler:
     def _choose(self, runnable: list[AsyncOp]) -> AsyncOp:
         if self.options.schedule == "seeded":
             return self.random.choice(runnable)
-        return runnable[-1] if self.options.schedule == "lazy" else runnable[0]
+        return _latest(self.grid.pending, runnable) if self.options.schedule == "lazy" else runnable[0]
 
     # ---------------------------------------------------------------- when nothing changes
     def _all_repeat(self) -> bool:

@@ -11,6 +11,7 @@ from drywell.base.errors import DeadlockError, DrywellError, KernelFault
 from drywell.engine.splits import Split, WarpState
 from drywell.engine.threaded import Threaded
 from drywell.machine.lanes import lane_list
+from drywell.machine.mbarrier import decode
 from drywell.program.arrivals import Arrival
 
 MAX_SITES = 6
@@ -116,30 +117,38 @@ def _party(threaded: Threaded, key: tuple[Any, ...], members: list[tuple[WarpSta
 def _suspects(
     threaded: Threaded, sites: tuple[Arrival, ...], states: list[WarpState], finished: list[WarpState]
 ) -> list[str]:
-    """Name, for each mbarrier waited on, the lines that arrive on it, and where the warps that should
-    execute them are.
-    """
+    """Name, for each mbarrier waited on, the lines that arrive on it and where the warps are that should."""
     out: list[str] = []
     for memory, offset, cta in _awaited(states):
-        ledger = memory.ledgers.get(offset)
-        name = memory.name_of(offset)
-        symbol = name.split("+")[0]
-        known = {e.span.line for _, entries in ledger.ended for e in entries} if ledger is not None else set()
-        arrived = (
-            {e.span.line for e in ledger.current if e.kind != "complete"} if ledger is not None else set()
-        )
-        candidates = [s for s in sites if (s.span.line in known or symbol in s.symbols)]
-        if not candidates:
-            init = f" (initialised at line {ledger.init.span.line})" if ledger is not None else ""
-            out.append(f"  {name}{init}: no instruction of this kernel arrives on it")
-            continue
-        missing = [s for s in candidates if s.span.line not in arrived] or candidates
         ours = [s for s in (*states, *finished) if s.warp.cta is cta]
+        missing = _missing(memory, offset, sites)
+        name = memory.name_of(offset)
+        if not missing:
+            out.append(f"  {name}: no instruction of this kernel arrives on it")
+            continue
         out.append(f"  {name}: what should have arrived:")
         out += [f"    {_site(threaded, site, ours)}" for site in missing[:MAX_SITES]]
         if len(missing) > MAX_SITES:
             out.append(f"    and {len(missing) - MAX_SITES} more lines")
     return out
+
+
+def _missing(memory: Any, offset: int, sites: tuple[Arrival, ...]) -> list[Arrival]:
+    """Return the sites that could end the open phase of the mbarrier at `offset`.
+
+    These are the lines that arrived on it in earlier phases and those whose address comes from its variable;
+    of them the ones that bring what is still missing (arrivals or bytes), first those not seen in this phase.
+    """
+    ledger = memory.ledgers.get(offset)
+    symbol = memory.name_of(offset).split("+")[0]
+    known = {e.span.line for _, entries in ledger.ended for e in entries} if ledger is not None else set()
+    candidates = [s for s in sites if s.span.line in known or symbol in s.symbols]
+    if ledger is None:
+        return candidates
+    word = decode(int(memory.words[offset >> 3]))
+    wanted = [s for s in candidates if (word.tx != 0 if s.is_completion else word.pending != 0)]
+    seen = {e.span.line for e in ledger.current}
+    return [s for s in wanted if s.span.line not in seen] or wanted
 
 
 def _site(threaded: Threaded, site: Arrival, states: list[WarpState]) -> str:

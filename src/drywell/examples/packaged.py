@@ -90,7 +90,8 @@ def rounding_bound(a: NDArray[np.float64], b: NDArray[np.float64], bias: NDArray
     """
     magnitude = np.abs(a) @ np.abs(b).T
     num_instructions = a.shape[1] // INSTRUCTION_K
-    return num_instructions * (INSTRUCTION_K + 1 + 4) * 2.0**-25 * magnitude + 2.0**-24 * (magnitude + np.abs(bias))
+    unit = 2.0**-25 * magnitude
+    return np.asarray(num_instructions * (INSTRUCTION_K + 1 + 4) * unit + 2.0**-24 * (magnitude + np.abs(bias)))
 
 
 def gemm(
@@ -115,9 +116,11 @@ def gemm(
     maps = [tensor_map(array, box=(128, 64), swizzle="128B") for array in (a, b, c)]
     tiles = (m // TILE_M) * (n // TILE_N)
     grid = min(tiles, ctas or arch.load(options.get("gpu", "b200")).sm_count)
+    arrays = (*(tensor.array for tensor in maps), bias)
+    names = {id(array): name for array, name in zip(arrays, ("A", "B", "C", "bias"), strict=True)}
     result = launch(
         module(broken)["gemm"], grid=grid, block=THREADS, dynamic_smem=OPERAND_BYTES + STAGING_BYTES, args=[*maps, bias, m, n, k],
-        numerics=numerics, names={id(x): name for x, name in ((a, "A"), (b, "B"), (bias, "bias"), (c, "C"))}, **options,
+        numerics=numerics, names=names, **options,
     )
     comparison = _compare(decode(a, "bf16"), decode(b, "bf16"), bias.astype(np.float64), decode(c, "bf16"), values)
     return GemmRun(result, comparison, a, b, bias, c)

@@ -53,7 +53,8 @@ def rcp(o: Ops, a: Value) -> Value:
     if o.i["rnd"] == "approx":
         return _function(o, "rcp", a)
     fmt = element_format(o)
-    return o.fdiv(fmt, o.const(one(fmt), o.width), a, **options(o))
+    flushes = fmt == "f32" and _flushes(o)  # MEASURED: `ptxas` takes rcp.rn.ftz.f64, and nothing is flushed (H200)
+    return o.fdiv(fmt, o.const(one(fmt), o.width), a, str(o.i["rnd"]), flushes)
 
 
 @declare(

@@ -99,27 +99,33 @@ def fns(o: Ops, mask: Value, base: Value, offset: Value) -> Value:
 _COUNT = Op("u32", range=(0, 255))
 
 
-def _byte(o: Ops, a: Value) -> Value:
-    return o.and_(a, o.const(0xFF, 32))
+def _restricted(o: Ops, a: Value) -> Value:
+    """Return a position or length: of 32-bit fields bits 7:0 count.
+
+    MEASURED: of 64-bit fields all 32 bits count (H200). The manual restricts both to 0..255.
+    """
+    return o.and_(a, o.const(0xFF, 32)) if o.width == 32 else a
 
 
 @declare(
     "bfe.type d, a, b, c;", type="u32 u64 s32 s64", types={"b": _COUNT, "c": _COUNT}, since=(2, 0), ref=_REF + "bfe"
 )
 def bfe(o: Ops, a: Value, b: Value, c: Value) -> Value:
-    """Extract c bits of a from bit b on; what lies beyond the top is filled with the sign (of the field, if signed) or zeros.
+    """Extract c bits of a from bit b on, extended by the field's highest bit if signed, else by zeros.
 
-    Bits 7:0 of b and of c count. A length of 0 gives 0.
+    What lies beyond the top counts as copies of the top bit if signed, else as zeros. A length of 0 gives 0.
     """
     width = o.width
-    position, length = _byte(o, b), _byte(o, c)
+    position, length = _restricted(o, b), _restricted(o, c)
     limit = o.const(width, 32)
-    inside = o.select(o.ult(position, limit), o.sub(limit, position), o.const(0, 32))
+    inside_position = unsigned_minimum(o, position, limit)
+    inside = o.sub(limit, inside_position)
     mask = low_mask(o, unsigned_minimum(o, length, inside), width)
     field = o.and_(shift_right(o, a, position, False), mask)
     if not is_signed(o):
         return field
-    last = unsigned_minimum(o, o.sub(o.add(position, length), o.const(1, 32)), o.const(width - 1, 32))
+    reach = unsigned_minimum(o, length, limit)
+    last = unsigned_minimum(o, o.sub(o.add(inside_position, reach), o.const(1, 32)), o.const(width - 1, 32))
     sign = o.and_(shift_right(o, a, last, False), o.const(1, width))
     has_sign = o.and_(o.eq(sign, o.const(1, width)), o.ne(length, o.const(0, 32)))
     return o.select(has_sign, o.or_(field, o.not_(mask)), field)
@@ -130,9 +136,9 @@ def bfe(o: Ops, a: Value, b: Value, c: Value) -> Value:
     ref=_REF + "bfi",
 )
 def bfi(o: Ops, a: Value, b: Value, c: Value, d: Value) -> Value:
-    """Insert the d low bits of a into b at bit c; what lies beyond the top is dropped. Bits 7:0 of c and of d count."""
-    position = _byte(o, c)
-    mask = shift_left(o, low_mask(o, _byte(o, d), o.width), position)
+    """Insert the d low bits of a into b at bit c; what lies beyond the top is dropped."""
+    position = _restricted(o, c)
+    mask = shift_left(o, low_mask(o, _restricted(o, d), o.width), position)
     return o.or_(o.and_(shift_left(o, a, position), mask), o.and_(b, o.not_(mask)))
 
 

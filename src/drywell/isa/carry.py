@@ -1,7 +1,9 @@
 """Extended-precision arithmetic over the carry bit: add.cc, addc, sub.cc, subc, mad.cc, madc.
 
 The carry `CC.CF` is one hidden bit per lane, `Warp.carry`; it is not kept across calls (SPEC: PTX ISA, "Extended
-Precision Arithmetic Instructions"). These act on the warp because they read or write that bit.
+Precision Arithmetic Instructions"). These act on the warp because they read or write that bit. A subtraction adds the
+complement: after `sub.cc` the bit is 1 where nothing was borrowed (MEASURED: sub.cc followed by addc, H200; the manual
+speaks of the borrow, which differs only where the two kinds are mixed).
 """
 
 from __future__ import annotations
@@ -36,32 +38,18 @@ def _sum(m: Any, i: Mods, a: Values, b: Values, carry_in: Values | None) -> Valu
     if carry_in is not None:
         total = total + carry_in
         carry |= total < carry_in
-    _keep(m, i, carry)
-    return total
-
-
-def _keep(m: Any, i: Mods, carry: Values) -> None:
     if i["cc"]:
         m.carry = np.where(m.mask, carry, m.carry)
+    return total
 
 
 def _carry(m: Any, like: Values) -> Values:
     return np.asarray(m.carry.astype(like.dtype))
 
 
-def _difference(m: Any, i: Mods, a: Values, b: Values, borrow_in: Values) -> Values:
-    """Return a - (b + borrow); leave the borrow out in the warp where `.cc` is written."""
-    _keep(m, i, (a < b) | ((a == b) & (borrow_in != 0)))
-    return a - b - borrow_in
-
-
-def _clamped(exact: NDArray[np.int64]) -> Values:
-    """Return exact signed sums clamped to s32, as bits."""
-    return np.clip(exact, -(2**31), 2**31 - 1).astype(np.int32).view(np.uint32)
-
-
-def _signed(a: Values) -> NDArray[np.int64]:
-    return a.view(np.int32).astype(np.int64)
+def saturation_has_no_meaning(i: Mods) -> str | None:
+    """Say that `.sat` on a carry form cannot be executed."""
+    return "'.sat' with a carry is taken by ptxas but described nowhere" if i["sat"] else None
 
 
 def _high(i: Mods, a: Values, b: Values) -> Values:
@@ -81,32 +69,31 @@ def _high(i: Mods, a: Values, b: Values) -> Values:
     return high
 
 
+_SAT: dict[str, Any] = {"unsupported": saturation_has_no_meaning}
+
+
 @declare("add.cc.type d, a, b;", cc="cc", type=_WIDE, ref=_REF + "add-cc")
 def add_cc(m: Any, i: Mods, a: Values, b: Values) -> Values:
     """Add and write the carry out to CC.CF."""
     return _sum(m, i, a, b, None)
 
 
-@declare("addc{.cc}{.sat}.type d, a, b;", cc="cc", sat="sat", type=_ALL, checks=_CHECKS, ref=_REF + "addc")
+@declare("addc{.cc}{.sat}.type d, a, b;", cc="cc", sat="sat", type=_ALL, checks=_CHECKS, **_SAT, ref=_REF + "addc")
 def addc(m: Any, i: Mods, a: Values, b: Values) -> Values:
-    """Add a, b and CC.CF; `.cc` writes the carry out. `.sat`, which only `ptxas` knows, clamps to the range of s32."""
-    if i["sat"]:
-        return _clamped(_signed(a) + _signed(b) + m.carry)
+    """Add a, b and CC.CF; `.cc` writes the carry out."""
     return _sum(m, i, a, b, _carry(m, a))
 
 
 @declare("sub.cc.type d, a, b;", cc="cc", type=_WIDE, ref=_REF + "sub-cc")
 def sub_cc(m: Any, i: Mods, a: Values, b: Values) -> Values:
-    """Subtract b from a and write the borrow out to CC.CF."""
-    return _difference(m, i, a, b, np.zeros_like(a))
+    """Subtract b from a and write to CC.CF that nothing was borrowed."""
+    return _sum(m, i, a, ~b, np.ones_like(a))
 
 
-@declare("subc{.cc}{.sat}.type d, a, b;", cc="cc", sat="sat", type=_ALL, checks=_CHECKS, ref=_REF + "subc")
+@declare("subc{.cc}{.sat}.type d, a, b;", cc="cc", sat="sat", type=_ALL, checks=_CHECKS, **_SAT, ref=_REF + "subc")
 def subc(m: Any, i: Mods, a: Values, b: Values) -> Values:
-    """Subtract b and the borrow CC.CF from a; `.cc` writes the borrow out. `.sat` clamps to the range of s32."""
-    if i["sat"]:
-        return _clamped(_signed(a) - _signed(b) - m.carry)
-    return _difference(m, i, a, b, _carry(m, a))
+    """Subtract b and the borrow left in CC.CF from a; `.cc` writes CC.CF again."""
+    return _sum(m, i, a, ~b, _carry(m, a))
 
 
 @declare("mad.lo.cc.type d, a, b, c;", cc="cc", type=_WIDE, since=(3, 0), ref=_REF + "mad-cc")
@@ -128,12 +115,9 @@ def madc_lo(m: Any, i: Mods, a: Values, b: Values, c: Values) -> Values:
 
 
 @declare(
-    "madc.hi{.cc}{.sat}.type d, a, b, c;", cc="cc", sat="sat", type=_ALL, checks=_CHECKS, since=(3, 0),
+    "madc.hi{.cc}{.sat}.type d, a, b, c;", cc="cc", sat="sat", type=_ALL, checks=_CHECKS, **_SAT, since=(3, 0),
     ref=_REF + "madc",
 )
 def madc_hi(m: Any, i: Mods, a: Values, b: Values, c: Values) -> Values:
-    """Add c and CC.CF to the high half of a * b; `.cc` writes the carry out. `.sat` clamps to the range of s32."""
-    high = _high(i, a, b)
-    if i["sat"]:
-        return _clamped(_signed(high) + _signed(c) + m.carry)
-    return _sum(m, i, high, c, _carry(m, a))
+    """Add c and CC.CF to the high half of a * b; `.cc` writes the carry out."""
+    return _sum(m, i, _high(i, a, b), c, _carry(m, a))

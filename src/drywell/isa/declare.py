@@ -172,6 +172,16 @@ class Declaration:
         return tuple(o.parts[0] for o in self.operands if o.kind == "address")
 
     @property
+    def opcode(self) -> str:
+        """Return the fixed words that its spellings begin with: `tcgen05.commit`, `mbarrier.arrive.expect_tx`."""
+        words = []
+        for slot in self.slots:
+            if not slot.is_literal or slot.is_optional:
+                break
+            words.append(slot.name)
+        return ".".join(words)
+
+    @property
     def root(self) -> str:
         """Return the first word of the spelling."""
         return self.slots[0].name

@@ -34,7 +34,7 @@ _AB: dict[str, TypeRule] = {"a": constants_not_packed(), "b": constants_not_pack
 _ABC: dict[str, TypeRule] = {**_AB, "c": constants_not_packed()}
 
 
-def negated(o: Ops, fmt: str, a: Value) -> Value:
+def opposite(o: Ops, fmt: str, a: Value) -> Value:
     """Flip the sign bit, a NaN's too."""
     return o.xor(a, o.const(FORMATS[fmt].sign_mask, FORMATS[fmt].container_bits))
 
@@ -42,6 +42,30 @@ def negated(o: Ops, fmt: str, a: Value) -> Value:
 def magnitude(o: Ops, fmt: str, a: Value) -> Value:
     """Clear the sign bit, a NaN's too."""
     return o.and_(a, o.const(FORMATS[fmt].magnitude_mask, FORMATS[fmt].container_bits))
+
+
+def silenced(o: Ops, fmt: str, a: Value) -> Value:
+    """Return what instructions make of a NaN `a`: the canonical one, in f64 the same one made quiet.
+
+    MEASURED: neg, abs, min and max, H200; PTX leaves the payload open.
+    """
+    return o.or_(a, o.const(1 << 51, 64)) if fmt == "f64" else canonical_nan(o, fmt)
+
+
+def without_nan(o: Ops, fmt: str, a: Value, result: Value) -> Value:
+    """Return `result` where `a` is a number, else what becomes of the NaN."""
+    return o.select(is_nan(o, fmt, a), silenced(o, fmt, a), result)
+
+
+def negated(o: Ops, fmt: str, a: Value) -> Value:
+    """Flip the sign of a number; a NaN keeps its own."""
+    return without_nan(o, fmt, a, opposite(o, fmt, a))
+
+
+def subtracted(o: Ops, fmt: str, a: Value, b: Value) -> Value:
+    """Return a - b as the modifiers say; the sign of a NaN b matters in f64 only."""
+    minus_b = negated(o, fmt, b) if fmt == "f64" else opposite(o, fmt, b)
+    return o.fadd(fmt, a, minus_b, **options(o))
 
 
 # ---------------------------------------------------------------- add, sub, mul, fma
@@ -62,8 +86,7 @@ def add(o: Ops, a: Value, b: Value) -> Value:
 )
 def sub(o: Ops, a: Value, b: Value) -> Value:
     """Subtract b from a; f32x2 subtracts its two halves."""
-    fmt = element_format(o)
-    return by_element(o, lambda x, y: o.fadd(fmt, x, negated(o, fmt, y), **options(o)), a, b)
+    return by_element(o, lambda x, y: subtracted(o, element_format(o), x, y), a, b)
 
 
 @declare(
@@ -118,7 +141,7 @@ def add_mixed(o: Ops, a: Value, c: Value) -> Value:
 )
 def sub_mixed(o: Ops, a: Value, c: Value) -> Value:
     """Subtract an f32 c from a half a, taken as f32."""
-    return o.fadd("f32", o.fconvert(str(o.i["atype"]), "f32", a), negated(o, "f32", c), **options(o))
+    return subtracted(o, "f32", o.fconvert(str(o.i["atype"]), "f32", a), c)
 
 
 @declare(
@@ -149,13 +172,14 @@ def div(o: Ops, a: Value, b: Value) -> Value:
 
 @declare("abs{.ftz}.type d, a;", ftz="ftz", type="f32 f64", checks=[when("ftz", "ftz", type="f32")], ref=_REF + "abs")
 def abs_(o: Ops, a: Value) -> Value:
-    """Clear the sign. ASSUMED: a NaN keeps its payload (the manual leaves it open)."""
-    return magnitude(o, element_format(o), flushed(o, element_format(o), a))
+    """Clear the sign; a NaN becomes canonical, in f64 it keeps sign and payload."""
+    fmt = element_format(o)
+    return without_nan(o, fmt, a, magnitude(o, fmt, flushed(o, fmt, a)))
 
 
 @declare("neg{.ftz}.type d, a;", ftz="ftz", type="f32 f64", checks=[when("ftz", "ftz", type="f32")], ref=_REF + "neg")
 def neg(o: Ops, a: Value) -> Value:
-    """Flip the sign. ASSUMED: a NaN keeps its payload (the manual leaves it open)."""
+    """Flip the sign; a NaN becomes canonical, in f64 it keeps sign and payload."""
     return negated(o, element_format(o), flushed(o, element_format(o), a))
 
 
@@ -171,7 +195,7 @@ def pick(o: Ops, fmt: str, a: Value, b: Value, is_maximum: bool) -> Value:
     """Return the smaller or larger of two floats, -0 below +0, one NaN giving the other operand, `.NaN` a NaN.
 
     `.xorsign.abs` compares magnitudes and gives the result the exclusive or of the two signs. Two NaNs give the
-    canonical one.
+    canonical one, in f64 the second.
     """
     a, b = flushed(o, fmt, a), flushed(o, fmt, b)
     sign = None
@@ -190,8 +214,7 @@ def pick(o: Ops, fmt: str, a: Value, b: Value, is_maximum: bool) -> Value:
     number = o.select(is_nan(o, fmt, a), b, a)
     if sign is not None:
         number = o.or_(number, sign)
-    number = o.select(is_nan(o, fmt, number), canonical_nan(o, fmt), number)
-    return o.select(is_unordered, number, chosen)
+    return o.select(is_unordered, without_nan(o, fmt, number, number), chosen)
 
 
 def pick_of_three(o: Ops, fmt: str, a: Value, b: Value, c: Value | None, is_maximum: bool) -> Value:

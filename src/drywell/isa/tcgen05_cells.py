@@ -155,6 +155,11 @@ class _Footprint:
             )
 
     @property
+    def columns(self) -> range:
+        """Return the columns from the first that is touched to the last."""
+        return range(int(self.col.min()), int(self.col.max()) + 1)
+
+    @property
     def is_block(self) -> bool:
         """Whether register r of thread l is cell (first lane + l, first column + r)."""
         return self.shape == "32x32b" and not self.packed
@@ -187,7 +192,9 @@ def load(m: Warp, shape: str, num: int, packed: bool, taddr: Any, split: Any) ->
     what = f"ld.{shape}.x{num}"
     base = uniform(m, taddr, f"the address of tcgen05.{what}")
     cells = _Footprint(m, "ld", shape, num, packed, base, 0 if isinstance(split, int) else int(split[0]))
-    return Deferred(m.start("tmem_ld", what, lambda: _read(m, cells)))
+    op = m.start("tmem_ld", what, lambda: _read(m, cells))
+    op.columns = cells.columns
+    return Deferred(op)
 
 
 def _read(m: Warp, cells: _Footprint) -> list[Cells]:
@@ -211,7 +218,7 @@ def store(
     base = uniform(m, taddr, f"the address of tcgen05.{what}")
     cells = _Footprint(m, "st", shape, num, packed, base, 0 if isinstance(split, int) else int(split[0]))
     values = np.stack(registers).astype(np.uint32, copy=False)
-    m.start("tmem_st", what, lambda: _write(m, cells, values))
+    m.start("tmem_st", what, lambda: _write(m, cells, values)).columns = cells.columns
 
 
 def _write(m: Warp, cells: _Footprint, values: Cells) -> None:

@@ -244,7 +244,8 @@ def multiply(m: Warp, kind: str, d: Any, a: Any, b: Any, idesc: Any, mask: Any, 
         desc = planned.desc
         what = f"mma.kind::{kind} {desc.M}x{desc.N}x{desc.K}"
         stage = _stage(m, planned)
-        m.issue(AsyncOp("tensor", what, m, m.span, (stage,), tensor_queue(m), (lane,)))
+        op = m.issue(AsyncOp("tensor", what, m, m.span, (stage,), tensor_queue(m), (lane,)))
+        op.columns = range(decode(planned.d)[1], decode(planned.d)[1] + desc.N)
 
 
 def _stage(m: Warp, planned: Matmul) -> Any:

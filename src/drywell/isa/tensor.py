@@ -90,6 +90,7 @@ def _where(address: tuple[Any, Any], lane: int) -> Where:
     lane=False,
     proxy="async",
     completes_by="mbarrier",
+    arrives=True,
     since=(8, 0),
     unsupported=_unsupported,
     ref=_REF,

@@ -25,6 +25,7 @@ class AsyncOp:
     `unit` is tma, tensor, tmem_ld, tmem_st, bulk or cp_async; `what` says it in words for reports.
     `stages` run in order, each at a moment of its own; the last one's return value becomes `result`.
     Operations of one `queue` key perform in issue order; None is free. `ready` holds it back until true.
+    `columns` are those of Tensor Memory that it reads or writes.
     `lanes` are the lanes that issued it. `number` is given at issue, from 1. `on_done` callables run with
     the operation when its last stage has run.
     """
@@ -41,6 +42,7 @@ class AsyncOp:
     stage: int = 0
     result: Any = None
     on_done: list[Callable[[AsyncOp], None]] = field(default_factory=list)
+    columns: range = range(0)
 
     @property
     def done(self) -> bool:

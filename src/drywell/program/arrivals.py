@@ -24,6 +24,7 @@ class Arrival:
     span: Span
     name: str
     symbols: frozenset[str]
+    is_completion: bool
 
 
 def _barrier_operand(instruction: ops.Bound) -> ops.Operand | tuple[ops.Operand, ...] | None:
@@ -75,10 +76,15 @@ def arrivals(executable: Executable) -> tuple[Arrival, ...]:
         definitions = _definitions(linked.function)
         for k, instruction in enumerate(linked.function.code):
             if isinstance(instruction, ops.Bound) and instruction.declaration.arrives:
+                is_completion = instruction.declaration.completes_by == "mbarrier"
                 symbols = _roots(_barrier_operand(instruction), definitions, set())
                 out.append(
                     Arrival(
-                        linked.pc_base + k, instruction.span, instruction.declaration.name, frozenset(symbols)
+                        linked.pc_base + k,
+                        instruction.span,
+                        instruction.declaration.opcode,
+                        frozenset(symbols),
+                        is_completion,
                     )
                 )
     return tuple(out)

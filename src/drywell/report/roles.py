@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from drywell.base.activity import WarpActivity
 from drywell.base.span import Source, Span
-from drywell.report.text import Line, Lines, Piece, columns, counted, ranges
+from drywell.report.text import Line, Lines, Piece, columns, ranges
 
 ROLES = (
-    ("tcgen05.mma", "runs the tensor core"),
-    ("tcgen05.ld", "reads Tensor Memory"),
-    ("cp.async.bulk", "moves data by TMA"),
-    ("tcgen05.st", "fills Tensor Memory"),
-    ("cp.async", "copies to shared memory"),
+    ("tcgen05.mma", "running the tensor core"),
+    ("tcgen05.ld", "reading Tensor Memory"),
+    ("cp.async.bulk", "moving data by TMA"),
+    ("tcgen05.st", "filling Tensor Memory"),
+    ("cp.async", "copying to shared memory"),
 )
 """A warp's role: the first of these spellings that it executed."""
 
@@ -27,20 +27,18 @@ SHOWN = (
 )
 """Spellings worth a line in the table: what runs beside the warp, and what it waits for."""
 
-MOST_CTAS = 1
 _SPELLING = re.compile(r"[A-Za-z_][\w.:]*")
 _DULL_WORDS = re.compile(
-    r"\.(sync|aligned|cta_group::[12]|shared::cta|shared::cluster|b32|b64|global|tile|mbarrier::\w+(::\w+)*|bulk_group)(?=\.|$)"
+    r"\.(aligned|cta_group::[12]|shared::cta|shared::cluster|b32|b64|global|tile|mbarrier::\w+(::\w+)*|bulk_group)(?=\.|$)"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """One place where a warp worked: the spelling there, the author's line ('' = not known, then the PTX line), times executed."""
+@dataclass(slots=True)
+class Work:
+    """What a group of warps did with one spelling: where, and how often each warp did it."""
 
-    spelling: str
-    place: str
-    count: int
+    places: list[str] = field(default_factory=list)
+    counts: Counter[int] = field(default_factory=Counter)
 
 
 def spelling_at(span: Span, source: Source) -> str:
@@ -52,58 +50,83 @@ def spelling_at(span: Span, source: Source) -> str:
 def short(spelling: str) -> str:
     """Return a spelling without the words that say nothing about what it does.
 
-    >>> short("tcgen05.ld.sync.aligned.32x32b.x32.b32")
-    'tcgen05.ld.32x32b.x32'
+    >>> short("tcgen05.ld.sync.aligned.32x32b.x32.b32"), short("bar.sync")
+    ('tcgen05.ld.32x32b.x32', 'bar.sync')
     """
-    return _DULL_WORDS.sub("", spelling)
+    words = _DULL_WORDS.sub("", spelling)
+    return words.replace(".sync", "") if words.startswith("tcgen05.") else words
 
 
-def sites(activity: WarpActivity, source: Source) -> tuple[Site, ...]:
-    """Return the places worth showing, in program order; those of one spelling on one line of the author's are one."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for span, _, count in activity.sites:
-        spelling = spelling_at(span, source)
-        if spelling.startswith(SHOWN):
-            counts[short(spelling), span.loc or f"{span.file}:{span.line}"] += count
-    return tuple(Site(spelling, place, count) for (spelling, place), count in counts.items())
+def _shown(activity: WarpActivity, source: Source) -> list[tuple[str, str, int]]:
+    """Return (spelling, place, times) of what is worth showing, in program order."""
+    found = [(spelling_at(span, source), span, count) for span, _, count in activity.sites]
+    return [(short(s), span.loc or f"{span.file}:{span.line}", n) for s, span, n in found if s.startswith(SHOWN)]
 
 
-def role(found: Sequence[Site]) -> str:
+def role(spellings: Iterable[str]) -> str:
     """Return a warp's role in words, by what it executed."""
-    spellings = [site.spelling for site in found]
-    return next((words for start, words in ROLES if any(s.startswith(start) for s in spellings)), "computes")
+    known = tuple(spellings)
+    return next((words for start, words in ROLES if any(s.startswith(start) for s in known)), "computing")
+
+
+def _places(places: Sequence[str]) -> str:
+    """Return places with the name of the file once: "gemm.cu:141, 142".
+
+    >>> _places(["gemm.cu:141", "gemm.cu:142", "lib.h:3"])
+    'gemm.cu:141, 142, lib.h:3'
+    """
+    out: list[str] = []
+    last = ""
+    for place in dict.fromkeys(places):
+        name, _, line = place.rpartition(":")
+        out.append(line if name == last else place)
+        last = name
+    return ", ".join(out)
 
 
 def role_lines(activities: Sequence[WarpActivity], source: Source) -> Lines:
-    """Return a table of what the warps of the first CTA did; warps that did the same share their rows."""
-    by_cta: dict[tuple[int, int, int], list[WarpActivity]] = {}
-    for activity in activities:
-        by_cta.setdefault(activity.cta, []).append(activity)
-    out: list[Line] = []
-    for cta in list(by_cta)[:MOST_CTAS]:
-        out.append((("What each warp did", "bold"), f" in CTA {','.join(map(str, cta))}{_others(len(by_cta))}"))
-        out += columns(_rows(by_cta[cta], source), right=[1])
-    return tuple(out)
-
-
-def _others(num_ctas: int) -> str:
-    return f", one of {num_ctas:,}" if num_ctas > 1 else ""
+    """Return a table of what the warps of the first CTA did; warps of one role share their rows."""
+    ctas = list(dict.fromkeys(a.cta for a in activities))
+    if not ctas:
+        return ()
+    others = f", one of {len(ctas):,}" if len(ctas) > 1 else ""
+    title: Line = (("What each warp did", "bold"), f" in CTA {','.join(map(str, ctas[0]))}{others}")
+    return (title, *columns(_rows([a for a in activities if a.cta == ctas[0]], source), right=[1]))
 
 
 def _rows(activities: Sequence[WarpActivity], source: Source) -> list[list[Piece]]:
-    groups: list[tuple[list[int], tuple[Site, ...], int]] = []
+    groups: dict[str, list[WarpActivity]] = {}
     for activity in activities:
-        found = sites(activity, source)
-        executed = sum(activity.units.values())
-        same = next((g for g in groups if {s.spelling for s in g[1]} == {s.spelling for s in found}), None)
-        if same is None:
-            groups.append(([activity.warp], found, executed))
-        else:
-            same[0].append(activity.warp)
+        groups.setdefault(role(s for s, _, _ in _shown(activity, source)), []).append(activity)
     rows: list[list[Piece]] = []
-    for warps, found, executed in groups:
-        each = " each" if len(warps) > 1 else ""
-        name = f"{'warps' if len(warps) > 1 else 'warp'} {ranges(warps)}"
-        rows.append([(name, "bold cyan"), "", (role(found), "bold"), (f"{counted(executed, 'instruction')}{each}", "dim")])
-        rows += [["", f"{site.count:,} x", site.spelling, (site.place, "dim")] for site in found]
+    for name, members in groups.items():
+        warps = [member.warp for member in members]
+        executed = [sum(member.units.values()) for member in members]
+        who = f"warp{'s' if len(warps) > 1 else ''} {ranges(warps)}"
+        rows.append([(who, "bold cyan"), "", (name, "bold"), (f"{_span(executed)} instructions", "dim")])
+        rows += [
+            ["", f"{_span(list(work.counts.values()))} x", spelling, (_where(work, warps), "dim")]
+            for spelling, work in _work(members, source).items()
+        ]
     return rows
+
+
+def _work(members: Sequence[WarpActivity], source: Source) -> dict[str, Work]:
+    out: dict[str, Work] = {}
+    for member in members:
+        for spelling, place, count in _shown(member, source):
+            work = out.setdefault(spelling, Work())
+            work.places.append(place)
+            work.counts[member.warp] += count
+    return out
+
+
+def _where(work: Work, warps: Sequence[int]) -> str:
+    """Return the places, and the warps when not all of the group were there."""
+    alone = f" (warp {ranges(sorted(work.counts))} only)" if len(work.counts) < len(warps) else ""
+    return _places(work.places) + alone
+
+
+def _span(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,}-{high:,}"

@@ -63,9 +63,9 @@ def map_lines(snapshot: TmemSnapshot, source: Source, cta: int = 0) -> Lines:
     letters = {k: r.letter for r in found for k, w in enumerate(snapshot.writers) if (w.column, w.num_cols) == (r.column, r.num_cols)}
     styles = {r.letter: STYLES[k % len(STYLES)] for k, r in enumerate(found)}
     owned = _owned(snapshot.allocations)
-    out: list[Line] = [title, ("  column   " + "".join(f"{col:<4d}" for col in range(0, NUM_COLS, GRANULE)),)]
+    out: list[Line] = [title, ("  column        " + "".join(f"{col:<4d}" for col in range(0, NUM_COLS, GRANULE)),)]
     for lane in range(0, NUM_LANES, 32):
-        row: list[Piece] = [f"  lanes {f'{lane}-{lane + 31}':<7s}"[:11].ljust(11)]
+        row: list[Piece] = [f"  lanes {f'{lane}-{lane + 31}':<8s}"]
         for col in range(0, NUM_COLS, GRANULE):
             sign = _cell(snapshot, letters, bool(owned[col]), lane, col)
             row += [(sign, styles.get(sign, "dim")), "   "]

@@ -1,1 +1,1 @@
-"""What `ptxas` says about every spelling of every declared instruction, and how Drywell's verdict compares."""
+"""What `ptxas` says about every spelling of every declared instruction, beside what Drywell says."""

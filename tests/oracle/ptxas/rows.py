@@ -393,7 +393,7 @@ def _word_misses(
             for other in rng.sample(foreign, min(most, len(foreign) if word in TYPES else 2)):
                 if other not in slot.options:
                     retyped = _retyped(declaration, head, slot, other) if word in TYPES else operands
-                    yield _text(words[:position] + [other] + words[position + 1 :], retyped), "foreign word"
+                    yield _text([*words[:position], other, *words[position + 1 :]], retyped), "foreign word"
         position += 1
     for other in rng.sample(_FOREIGN_WORDS, min(most, len(_FOREIGN_WORDS))):
         if other not in words:
@@ -452,7 +452,7 @@ def _operand_misses(
     words = _words(declaration, head)
     given = _all_given(declaration, head, True)
     texts = [text for _, text in given]
-    for k, (shape, text) in enumerate(given):
+    for k, (_, text) in enumerate(given):
         for other in (*rng.sample(_WRONG, most), *_miscounted(text)):
             yield _text(words, [*texts[:k], other, *texts[k + 1 :]]), "operand"
         yield _text(words, texts[:k] + texts[k + 1 :]), "operand missing"

@@ -148,7 +148,7 @@ def edges(bits: int) -> list[int]:
     return list(dict.fromkeys(v & whole for v in (*found, *_float_edges(bits))))
 
 
-def _random(rng: np.random.Generator, bits: int, shape: tuple[int, ...]) -> np.ndarray:
+def mixture(rng: np.random.Generator, bits: int, shape: tuple[int, ...]) -> np.ndarray:
     """Return a mixture: any bits, small integers, and floats of like size, whose sums cancel and whose products are near the edges."""
     any_bits = rng.integers(0, 1 << 64, shape, np.uint64, endpoint=False)
     if bits == 1:
@@ -174,7 +174,7 @@ def lane_values(case: Case, count: int, seed: int) -> list[np.ndarray]:
     ops = flat(case.sources)
     crossed = [k for k, op in enumerate(ops) if not is_constant(op) and width(op) < 128][:2]
     for k, op in enumerate(ops):
-        values = _random(rng, width(op), (count * 32,))
+        values = mixture(rng, width(op), (count * 32,))
         if is_constant(op):
             values[:] = rng.choice(constants_of(op))
         elif k in crossed:

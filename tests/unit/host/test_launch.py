@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import ml_dtypes
@@ -14,17 +11,7 @@ import numpy as np
 import pytest
 
 import drywell
-
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-kernels = _load("kernels")
+from unit.host import kernels
 
 
 def add_one(x: Any, **options: Any) -> drywell.Result:

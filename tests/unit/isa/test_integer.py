@@ -80,11 +80,13 @@ def test_division_truncates_and_the_remainder_has_the_dividends_sign(name: str) 
 
     def quotient(a: int, b: int) -> int:
         x, y = read(a), read(b)
-        return -1 if y == 0 else abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1)
+        if y == 0:
+            return -1  # as an H200 gives it; PTX leaves it open
+        return abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1)
 
     def remainder(a: int, b: int) -> int:
         x, y = read(a), read(b)
-        return x if y == 0 else x - y * signed(quotient(a, b) & (1 << width) - 1, width) if name[0] == "s" else x % y
+        return -1 if y == 0 else abs(x) % abs(y) * (-1 if x < 0 else 1)
 
     agree(f"div.{name}", (width, width), width, quotient)
     agree(f"rem.{name}", (width, width), width, remainder)
@@ -167,7 +169,8 @@ def test_a_chain_of_carries_adds_and_subtracts_128_bits(name: str) -> None:
         words = [execute(f"{first if k == 0 else rest}.{name}", x, y, warp=warp) for k, (x, y) in enumerate(zip(a, b, strict=True))]
         got = [sum(int(w[n]) << (k * width) for k, w in enumerate(words)) for n in range(len(PAIRS))]
         assert [apply(x, y) % 2**128 for x, y in PAIRS] == got
-        assert [not 0 <= apply(x, y) < 2**128 for x, y in PAIRS] == warp.carry.tolist()
+        left_range = [not 0 <= apply(x, y) < 2**128 for x, y in PAIRS]
+        assert left_range == [c == (first == "add.cc") for c in warp.carry.tolist()]
 
 
 @pytest.mark.parametrize("name", ["u32", "u64"])

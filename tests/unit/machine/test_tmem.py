@@ -216,13 +216,13 @@ def test_another_cta_s_columns_are_not_ours(launch, faults) -> None:
 
 
 def test_the_lane_window_of_a_warp(launch, faults) -> None:
-    m = warp(launch(block=96), index=2)
+    m = warp(launch(block=96, tmem_lane_window="error"), index=2)
     assert m.sm.tmem.lane_of(m, 64 << 16) == 64
     fault = faults("TMEM-LANE-WINDOW", m.sm.tmem.lane_of, m, 5)
     assert fault.detail == (
         "address 0x00000005 names lane 0, and warp 2 reaches lanes 64 to 95 only (warp index modulo 4)"
     )
-    lenient = warp(launch(block=96, tmem_lane_window="local"), index=2)
+    lenient = warp(launch(block=96), index=2)
     assert [lenient.sm.tmem.lane_of(lenient, lane << 16) for lane in (0, 16, 64)] == [64, 80, 64]
 
 
