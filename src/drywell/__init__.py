@@ -32,13 +32,27 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "load": "host.launch", "launch": "host.launch", "Module": "host.launch", "Kernel": "host.launch", "Result": "host.launch",
-    "tensor_map": "host.tensor_maps", "packed": "host.arguments",
-    "read_launch_file": "host.launch_file", "LaunchFile": "host.launch_file",
-    "Diagnostic": "base.diagnostic", "Finding": "base.diagnostic", "Severity": "base.diagnostic",
-    "Source": "base.span", "Span": "base.span",
-    "DrywellError": "base.errors", "PtxError": "base.errors", "UnsupportedError": "base.errors", "LaunchError": "base.errors",
-    "KernelFault": "base.errors", "DeadlockError": "base.errors", "BudgetError": "base.errors",
+    "load": "host.launch",
+    "launch": "host.launch",
+    "Module": "host.launch",
+    "Kernel": "host.launch",
+    "Result": "host.launch",
+    "tensor_map": "host.tensor_maps",
+    "packed": "host.arguments",
+    "read_launch_file": "host.launch_file",
+    "LaunchFile": "host.launch_file",
+    "Diagnostic": "base.diagnostic",
+    "Finding": "base.diagnostic",
+    "Severity": "base.diagnostic",
+    "Source": "base.span",
+    "Span": "base.span",
+    "DrywellError": "base.errors",
+    "PtxError": "base.errors",
+    "UnsupportedError": "base.errors",
+    "LaunchError": "base.errors",
+    "KernelFault": "base.errors",
+    "DeadlockError": "base.errors",
+    "BudgetError": "base.errors",
 }
 
 __all__ = [

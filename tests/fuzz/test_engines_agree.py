@@ -19,15 +19,28 @@ from drywell.machine.lanes import FULL
 from drywell.machine.outcome import Jump
 from drywell.machine.warp import Warp
 from unit.engine.both_engines import linked, machine
-from unit.engine.lane_cases import Case, cases_of, constants_of, edges, is_constant, lane_declarations, mixture
+from unit.engine.lane_cases import (
+    Case,
+    cases_of,
+    constants_of,
+    edges,
+    is_constant,
+    lane_declarations,
+    mixture,
+)
 
 PREFIXES = {1: "%p", 8: "%b", 16: "%h", 32: "%r", 64: "%d", 128: "%q"}
 REGISTERS = 9  # of each width
 BYTES_PER_LANE = 64
+DECLARED = " ".join(
+    f".reg .{'pred' if width == 1 else f'b{width}'} {prefix}<{REGISTERS}>;"
+    for width, prefix in PREFIXES.items()
+)
 HEAD = f"""
 .visible .entry k(.param .u64 data) {{
- .reg .pred %p<{REGISTERS}>; .reg .b8 %b<{REGISTERS}>; .reg .b16 %h<{REGISTERS}>; .reg .b32 %r<{REGISTERS}>; .reg .b64 %d<{REGISTERS}>;
- .reg .b128 %q<{REGISTERS}>; .reg .b64 %at; .reg .b32 %in, %count; .reg .pred %more; .shared .align 32 .b8 slots[{32 * BYTES_PER_LANE}];
+ {DECLARED}
+ .reg .b64 %at; .reg .b32 %in, %count; .reg .pred %more;
+ .shared .align 32 .b8 slots[{32 * BYTES_PER_LANE}];
  mov.u32 %count, %tid.x; ld.param.u64 %at, [data]; mad.wide.u32 %at, %count, {BYTES_PER_LANE}, %at;
  mov.u32 %in, slots; mad.lo.u32 %in, %count, {BYTES_PER_LANE}, %in; mov.b32 %count, 0;
 """
@@ -40,7 +53,8 @@ def _cases() -> tuple[Case, ...]:
     """Return cases of all declarations; of the accesses those of global and shared memory."""
     arithmetic = [c for d in lane_declarations() if d.unit != "mem" for c in cases_of(d, 12)]
     accesses = [c for d in lane_declarations() if d.name in ("ld", "st") for c in cases_of(d, 400)]
-    return tuple([*arithmetic, *(c for c in accesses if c.mods["space"] in ("global", "shared", "shared::cta"))])
+    reached = [c for c in accesses if c.mods["space"] in ("global", "shared", "shared::cta")]
+    return (*arithmetic, *reached)
 
 
 def _value(op: Op, pick: random.Random, taken: set[str] | None = None) -> str:
@@ -52,15 +66,40 @@ def _value(op: Op, pick: random.Random, taken: set[str] | None = None) -> str:
     if is_constant(op):
         return str(pick.choice(constants_of(op)))
     kind = TYPES[op.type]
-    if taken is None and "i" in op.accepts and kind.kind in ("signed", "unsigned", "bits") and kind.lanes == 1 and kind.bits < 128 and pick.random() < 0.3:
+    if (
+        taken is None
+        and "i" in op.accepts
+        and kind.kind in ("signed", "unsigned", "bits")
+        and kind.lanes == 1
+        and kind.bits < 128
+        and pick.random() < 0.3
+    ):
         low, high = op.range or (0, (1 << kind.bits) - 1)
-        return str(pick.choice([v for v in edges(kind.bits) if low <= v <= high and v % op.multiple_of == 0] or [low]))
-    width = pick.choice([w for w in (16, 32, 64) if w >= kind.bits] or [kind.bits]) if op.is_relaxed else kind.bits
+        return str(
+            pick.choice(
+                [v for v in edges(kind.bits) if low <= v <= high and v % op.multiple_of == 0] or [low]
+            )
+        )
+    width = (
+        pick.choice([w for w in (16, 32, 64) if w >= kind.bits] or [kind.bits])
+        if op.is_relaxed
+        else kind.bits
+    )
     names = [f"{PREFIXES[width]}{k}" for k in range(REGISTERS)]
     name = pick.choice([n for n in names if taken is None or n not in taken])
     if taken is not None:
         taken.add(name)
-    return ("!" if "p" in op.accepts and kind.bits == 1 and taken is None and pick.random() < 0.3 else "") + name
+    return (
+        "!" if "p" in op.accepts and kind.bits == 1 and taken is None and pick.random() < 0.3 else ""
+    ) + name
+
+
+def _address(case: Case, op: Op, pick: random.Random) -> str:
+    """Return an address inside the lane's own bytes, aligned for the access."""
+    if case.declaration.unit != "mem":
+        return "[%at]"
+    size = TYPES[str(case.mods["type"])].bits // 8 * int((case.mods["vec"] or "v1")[1:])
+    return f"[{'%at' if op.type == 'addr64' else '%in'}+{pick.randrange(BYTES_PER_LANE // size) * size}]"
 
 
 def _spelt(case: Case, pick: random.Random) -> str:
@@ -69,13 +108,15 @@ def _spelt(case: Case, pick: random.Random) -> str:
     sources, operands, taken = iter(case.sources), [], set[str]()
     for shape in declaration.operands:
         is_written = shape.parts[0] in declaration.writes
-        op: Any = declaration.operand_type(shape.parts[0], mods) if is_written or len(shape.parts) > 1 else next(sources)
+        op: Any = (
+            declaration.operand_type(shape.parts[0], mods)
+            if is_written or len(shape.parts) > 1
+            else next(sources)
+        )
         if op is None:
             continue
         if shape.kind == "address":
-            size = TYPES[str(mods["type"])].bits // 8 * int((mods.get("vec") or "v1")[1:])
-            base = "%at" if mods.get("space") == "global" else "%in"
-            operands.append(f"[{base}+{pick.randrange(BYTES_PER_LANE // size) * size}]")
+            operands.append(_address(case, op, pick))
         elif shape.kind == "pair":
             second = declaration.operand_type(shape.parts[1], mods)
             operands.append("|".join(_value(o, pick, taken) for o in (op, second) if o is not None))
@@ -116,8 +157,14 @@ def _interpret(steps: list[Any], warp: Warp, start: int, stop: int) -> None:
 
 
 @settings(max_examples=40)
-@given(st.lists(st.sampled_from(range(len(_cases()))), min_size=1, max_size=10), st.booleans(), st.integers(0, 1 << 32))
-def test_a_program_of_lane_instructions_leaves_equal_registers_and_memory(chosen: list[int], is_loop: bool, seed: int) -> None:
+@given(
+    st.lists(st.sampled_from(range(len(_cases()))), min_size=1, max_size=10),
+    st.booleans(),
+    st.integers(0, 1 << 32),
+)
+def test_a_program_of_lane_instructions_leaves_equal_registers_and_memory(
+    chosen: list[int], is_loop: bool, seed: int
+) -> None:
     text = _text([_cases()[k] for k in chosen], is_loop, seed)
     executable = linked(text)
     data = {"data": np.random.default_rng(seed).integers(0, 256, 32 * BYTES_PER_LANE, np.uint8)}
@@ -133,7 +180,11 @@ def test_a_program_of_lane_instructions_leaves_equal_registers_and_memory(chosen
         _filled(warp, executable.register_names, seed)
     _interpret(steps, left, PROLOGUE, region.stop)
     assert Status.DONE is compiled.run_warp(right, context_of(right))
-    differing = [n for n, x, y in zip(executable.register_names, left.values, right.values, strict=True) if x.tobytes() != y.tobytes()]
+    differing = [
+        n
+        for n, x, y in zip(executable.register_names, left.values, right.values, strict=True)
+        if x.tobytes() != y.tobytes()
+    ]
     assert [] == differing, text
     assert first.memory() == second.memory(), text
     assert left.cta.smem.data.tobytes() == right.cta.smem.data.tobytes(), text

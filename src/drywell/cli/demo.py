@@ -7,7 +7,9 @@ import click
 
 @click.command(short_help="Run a packaged GEMM, check and show it; then a broken twin.")
 def demo() -> int:
-    """Run a packaged warp-specialised GEMM, check its numbers and show its Tensor Memory; then a broken twin of it."""
+    """Run a packaged warp-specialised GEMM, check its numbers and show its Tensor Memory; then a broken
+    twin of it.
+    """
     import sys
 
     from drywell.examples.demonstration import demonstrate

@@ -8,12 +8,16 @@ import click
 @click.command(short_help="Document the instructions Drywell knows.")
 @click.argument("name", required=False, default="")
 @click.option("--family", metavar="FAMILY", default="", help="Only the instructions declared in this family.")
-@click.option("--unsupported", is_flag=True, help="Only what is known but cannot be executed, in whole or in part.")
+@click.option(
+    "--unsupported", is_flag=True, help="Only what is known but cannot be executed, in whole or in part."
+)
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
 def isa(name: str, family: str, unsupported: bool, is_json: bool) -> int:
-    """Document the instructions Drywell knows: syntax, options, operands, targets, and whether each can be executed.
+    """Document the instructions Drywell knows: syntax, options, operands, targets, and whether each can be
+    executed.
 
-    NAME is an instruction (add), the start of a spelling (tcgen05.ld) or a whole one. Without it the families are listed.
+    NAME is an instruction (add), the start of a spelling (tcgen05.ld) or a whole one. Without it the
+    families are listed.
     """
     import sys
 
@@ -31,7 +35,10 @@ def isa(name: str, family: str, unsupported: bool, is_json: bool) -> int:
 
         click.echo(encode({"instructions": [instruction_set.entry(d) for d in found]}))
     elif name:
-        write([line for d in found for line in instruction_set.entry_lines(instruction_set.entry(d))], sys.stdout)
+        write(
+            [line for d in found for line in instruction_set.entry_lines(instruction_set.entry(d))],
+            sys.stdout,
+        )
     elif family or unsupported:
         write(instruction_set.list_lines(found), sys.stdout)
     else:

@@ -1,7 +1,10 @@
-"""`drywell`: the group of commands, and what every one of them does with bad input, an interrupt and its exit code."""
+"""`drywell`: the group of commands, and what every one of them does with bad input, an interrupt and its
+exit code.
+"""
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -16,13 +19,17 @@ from drywell.cli.verify import verify
 INTERRUPTED = 130
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="drywell", message="%(prog)s %(version)s")
 @click.pass_context
 def group(context: click.Context) -> None:
     """Run Blackwell (sm_100a) PTX kernels on this CPU, bit for bit, with Tensor Memory in view.
 
-    Exit codes: 0 clean or unchecked; 1 wrong numbers, a fault, a deadlock or other findings; 2 bad usage or input that cannot
+    Exit codes: 0 clean or unchecked; 1 wrong numbers, a fault, a deadlock or other findings; 2 bad usage or
+    input that cannot
     be read; 3 unsupported or out of budget.
     """
     if context.invoked_subcommand is None:
@@ -36,6 +43,9 @@ for _command in (demo, run, verify, isa):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with the arguments (default: the process's own) and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a kernel may print what the terminal cannot show
     try:
         code = group.main(given, prog_name="drywell", standalone_mode=False)
     except (click.Abort, KeyboardInterrupt):

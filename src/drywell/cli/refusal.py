@@ -1,4 +1,6 @@
-"""What a command says when its input cannot be used: the message on stderr or one JSON object on stdout, and the exit code."""
+"""What a command says when its input cannot be used: the message on stderr or one JSON object on stdout,
+and the exit code.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ def verdict_of(error: DrywellError) -> str:
     from drywell.base.errors import BudgetError, DeadlockError, KernelFault, UnsupportedError
 
     verdicts: dict[type[DrywellError], str] = {
-        KernelFault: "fault", DeadlockError: "deadlock", BudgetError: "budget", UnsupportedError: "unsupported",
+        KernelFault: "fault",
+        DeadlockError: "deadlock",
+        BudgetError: "budget",
+        UnsupportedError: "unsupported",
     }
     return next((verdict for kind, verdict in verdicts.items() if isinstance(error, kind)), "bad_input")
 

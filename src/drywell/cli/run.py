@@ -26,18 +26,50 @@ _LATER = {
 
 @click.command(short_help="Execute a launch file and say what happened.")
 @click.argument("launch_file", type=click.Path(path_type=Path), metavar="LAUNCH.toml")
-@click.option("--check", type=click.Choice(["off", "hw", "ptx", "strict"]), default="off", show_default=True,
-              help="How much to check; only 'off' exists yet.")
-@click.option("--engine", type=click.Choice(["auto", "interpreter", "jit"]), default="auto", show_default=True,
-              help="What executes it; the interpreter is the only one yet.")
-@click.option("--numerics", type=click.Choice(["exact", "fast"]), default="exact", show_default=True,
-              help="How the tensor core adds; only 'exact' exists yet.")
-@click.option("--schedule", type=click.Choice(["eager", "lazy", "seeded", "timed"]), default="eager", show_default=True,
-              help="When asynchronous work completes: at once, as late as is legal, or at random.")
-@click.option("--seed", type=click.IntRange(min=0), default=None, help="A random legal order; one seed gives one run.")
-@click.option("--sms", type=click.IntRange(min=1), default=None, help="How many SMs the GPU has (default: what the grid needs).")
-@click.option("--max-instructions", type=click.IntRange(min=1), default=10**9, show_default=True,
-              help="Warp instructions after which the run is stopped.")
+@click.option(
+    "--check",
+    type=click.Choice(["off", "hw", "ptx", "strict"]),
+    default="off",
+    show_default=True,
+    help="How much to check; only 'off' exists yet.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "interpreter", "jit"]),
+    default="auto",
+    show_default=True,
+    help="What executes it; the interpreter is the only one yet.",
+)
+@click.option(
+    "--numerics",
+    type=click.Choice(["exact", "fast"]),
+    default="exact",
+    show_default=True,
+    help="How the tensor core adds; only 'exact' exists yet.",
+)
+@click.option(
+    "--schedule",
+    type=click.Choice(["eager", "lazy", "seeded", "timed"]),
+    default="eager",
+    show_default=True,
+    help="When asynchronous work completes: at once, as late as is legal, or at random.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=None, help="A random legal order; one seed gives one run."
+)
+@click.option(
+    "--sms",
+    type=click.IntRange(min=1),
+    default=None,
+    help="How many SMs the GPU has (default: what the grid needs).",
+)
+@click.option(
+    "--max-instructions",
+    type=click.IntRange(min=1),
+    default=10**9,
+    show_default=True,
+    help="Warp instructions after which the run is stopped.",
+)
 @click.option("--tmem", "shows_tmem", is_flag=True, help="Show the Tensor Memory of the first CTA.")
 @click.option("--warps", "shows_warps", is_flag=True, help="Show what each warp of the first CTA did.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object, whatever happens.")
@@ -70,26 +102,42 @@ def run(launch_file: Path, is_json: bool, shows_tmem: bool, shows_warps: bool, *
             return refuse(raised, is_json, launch.module.program.source)
         result, comparisons, failure = raised.result, (), raised
     seconds = time.perf_counter() - began
-    return _Conclusion(launch, result, comparisons, failure, options, seconds).show(is_json, shows_tmem, shows_warps)
+    return _Conclusion(launch, result, comparisons, failure, options, seconds).show(
+        is_json, shows_tmem, shows_warps
+    )
 
 
 class _Conclusion:
     """A run that began, and everything there is to say about it."""
 
     def __init__(
-        self, launch: LaunchFile, result: Result, comparisons: Sequence[Comparison], error: DrywellError | None,
-        options: dict[str, Any], seconds: float,
+        self,
+        launch: LaunchFile,
+        result: Result,
+        comparisons: Sequence[Comparison],
+        error: DrywellError | None,
+        options: dict[str, Any],
+        seconds: float,
     ) -> None:
         self.launch, self.result, self.comparisons, self.error = launch, result, comparisons, error
         self.verdict: str = result.verdict
         if error is None and any(not c.ok for c in comparisons):
             self.verdict = "mismatch"
-        is_seeded = options["schedule"] == "seeded" or (options["seed"] is not None and options["schedule"] == "eager")
+        is_seeded = options["schedule"] == "seeded" or (
+            options["seed"] is not None and options["schedule"] == "eager"
+        )
         self.stats: dict[str, Any] = {
-            "kernel": launch.entry, "module": launch.module.name, "grid": launch.grid, "block": launch.block,
-            "cluster": launch.cluster, "schedule": "seeded" if is_seeded else options["schedule"],
-            "seed": (options["seed"] or 0) if is_seeded else None, "instructions": result.executed,
-            "warps": len(result.activity), "seconds": round(seconds, 3), "printed": result.printed,
+            "kernel": launch.entry,
+            "module": launch.module.name,
+            "grid": launch.grid,
+            "block": launch.block,
+            "cluster": launch.cluster,
+            "schedule": "seeded" if is_seeded else options["schedule"],
+            "seed": (options["seed"] or 0) if is_seeded else None,
+            "instructions": result.executed,
+            "warps": len(result.activity),
+            "seconds": round(seconds, 3),
+            "printed": result.printed,
             "comparisons": tuple(comparisons),
         }
 
@@ -123,5 +171,7 @@ class _Conclusion:
             lines += (*role_lines(self.result.activity, source), ())
         expressions = {name: e.value for name, e in self.launch.expect.items()}
         end = message_of(self.error, source) if self.error is not None and not self.result.findings else ()
-        report = run_lines(self.verdict, self.result.findings, self.stats, self.comparisons, expressions, source, end)
+        report = run_lines(
+            self.verdict, self.result.findings, self.stats, self.comparisons, expressions, source, end
+        )
         write((*lines, *report), sys.stdout)

@@ -13,7 +13,8 @@ import click
 def verify(kernel: Path, is_json: bool) -> int:
     """Say everything that is wrong with a PTX text, without running it, and what in it could not run.
 
-    Exits with 0 when the text is legal, 2 when it is not, 3 when it holds an instruction that Drywell does not know.
+    Exits with 0 when the text is legal, 2 when it is not, 3 when it holds an instruction that Drywell does
+    not know.
     """
     import sys
 
@@ -31,7 +32,9 @@ def verify(kernel: Path, is_json: bool) -> int:
     found = legality(program) if program is not None else None
     verdict = verdict_of(found, diagnostics)
     if is_json:
-        click.echo(encode(document(verdict, stats={"legality": found, "file": source.name}, diagnostics=diagnostics)))
+        click.echo(
+            encode(document(verdict, stats={"legality": found, "file": source.name}, diagnostics=diagnostics))
+        )
     else:
         write(legality_lines(found, diagnostics, source), sys.stdout if verdict == "clean" else sys.stderr)
     return EXIT_CODES[verdict]

@@ -1,7 +1,7 @@
 """Compile a region and run it on a warp's own registers and memory.
 
-The machine's flat buffers are used where they lie: nothing is copied in or out. MCJIT without IR passes by default (spec of tiers: a hot loop may ask
-for `optimise=1`).
+The machine's flat buffers are used where they lie: nothing is copied in or out. MCJIT without IR passes
+by default (spec of tiers: a hot loop may ask for `optimise=1`).
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ class Fault:
 
 
 class Context:
-    """What compiled code knows besides registers: fuel, fault, special registers and the windows of memory; see `llvm_memory`.
+    """What compiled code knows besides registers: fuel, fault, special registers and the windows of
+    memory; see `llvm_memory`.
 
-    It holds addresses of the machine's buffers, and must be made anew when one of them has moved (global memory does when it grows).
+    It holds addresses of the machine's buffers, and must be made anew when one of them has moved
+    (global memory does when it grows).
     """
 
     def __init__(self) -> None:
@@ -58,9 +60,18 @@ class Context:
         return int(self.words[CONTEXT[name]])
 
     def set_window(
-        self, window: str, data: NDArray[np.uint8], base: int, low: int, high: int, ends: NDArray[np.uint64] | None = None, pitch: int = 0
+        self,
+        window: str,
+        data: NDArray[np.uint8],
+        base: int,
+        low: int,
+        high: int,
+        ends: NDArray[np.uint64] | None = None,
+        pitch: int = 0,
     ) -> None:
-        """Map the addresses from `base + low` to `base + high` to `data`; the fields are those of `llvm_memory`."""
+        """Map the addresses from `base + low` to `base + high` to `data`; the fields are those of
+        `llvm_memory`.
+        """
         self._kept[window] = data, ends
         values = (data.ctypes.data, base, low, high, 0 if ends is None else ends.ctypes.data, pitch)
         for field, value in zip(WINDOW_FIELDS, values, strict=True):
@@ -81,7 +92,9 @@ class Context:
             return None
         lanes = tuple(k for k in range(LANES) if self["fault_lanes"] >> k & 1)
         first = CONTEXT["fault_addresses"]
-        return Fault(kind == MISALIGNED, self["fault_place"], lanes, tuple(self.words[first : first + LANES].tolist()))
+        return Fault(
+            kind == MISALIGNED, self["fault_place"], lanes, tuple(self.words[first : first + LANES].tolist())
+        )
 
 
 def range_ends(gmem: GlobalMemory) -> NDArray[np.uint64]:
@@ -114,7 +127,8 @@ def context_of(warp: Warp) -> Context:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled region: `specials` are the special registers it reads, `is_native` says that nothing calls back into Python.
+    """A compiled region: `specials` are the special registers it reads, `is_native` says that nothing
+    calls back into Python.
 
     `seconds` are CPU seconds to write, parse and compile it.
     """
@@ -127,7 +141,9 @@ class Compiled:
     engine: Any
 
     def run(self, registers: NDArray[np.uint8], context: Context) -> Status:
-        """Run the region on a warp's register buffer; all 32 lanes are active. The context holds the fault, if it stopped for one."""
+        """Run the region on a warp's register buffer; all 32 lanes are active. The context holds the
+        fault, if it stopped for one.
+        """
         return Status(self.function(registers.ctypes.data, context.words.ctypes.data))
 
     def run_warp(self, warp: Warp, context: Context) -> Status:
@@ -145,11 +161,16 @@ def _target() -> Any:
 
 def _machine(level: int) -> Any:
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    return _target().create_target_machine(cpu=cpu, features=features, opt=level, jit=True, codemodel="jitdefault")
+    return _target().create_target_machine(
+        cpu=cpu, features=features, opt=level, jit=True, codemodel="jitdefault"
+    )
 
 
-def compile_module(module: Module, name: str, num_pointers: int, optimise: int = 0) -> tuple[Any, Any, dict[str, float]]:
-    """Compile a module; return its function `name` of so many pointers, what must be kept alive for it, and CPU seconds by phase.
+def compile_module(
+    module: Module, name: str, num_pointers: int, optimise: int = 0
+) -> tuple[Any, Any, dict[str, float]]:
+    """Compile a module; return its function `name` of so many pointers, what must be kept alive for it,
+    and CPU seconds by phase.
 
     `optimise` 0 runs no IR passes, 1 to 3 LLVM's pipeline of that level.
     """
@@ -171,7 +192,9 @@ def compile_module(module: Module, name: str, num_pointers: int, optimise: int =
     return prototype(engine.get_function_address(name)), engine, times
 
 
-def compile_region(region: Region, executable: Executable, addresses: Mapping[str, int], optimise: int = 0) -> Compiled:
+def compile_region(
+    region: Region, executable: Executable, addresses: Mapping[str, int], optimise: int = 0
+) -> Compiled:
     """Compile a region of an executable whose global and const variables lie at `addresses`.
 
     Raises UnsupportedError for an instruction that cannot stand in a region.

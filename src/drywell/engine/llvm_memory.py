@@ -1,12 +1,16 @@
-"""Loads and stores as LLVM IR: one function of the module per state space, width and count, called with all lanes' addresses.
+"""Loads and stores as LLVM IR: one function of the module per state space, width and count, called with
+all lanes' addresses.
 
-The context, which every compiled function gets beside the registers, is an array of 64-bit words (`CONTEXT`): what stopped the code, where the
-special registers are, and a *window* per memory. A window maps addresses to host memory: `data` is the host address of offset 0, `base` the
-address of offset 0, `[low, high)` the offsets that may be touched, `ends` a table with the end of the live range that each 512-byte granule
-belongs to (0 = the window is one range), `pitch` the host bytes from one lane's memory to the next (0 = all lanes see the same memory).
+The context, which every compiled function gets beside the registers, is an array of 64-bit words
+(`CONTEXT`): what stopped the code, where the special registers are, and a *window* per memory. A window
+maps addresses to host memory: `data` is the host address of offset 0, `base` the address of offset 0,
+`[low, high)` the offsets that may be touched, `ends` a table with the end of the live range that each
+512-byte granule belongs to (0 = the window is one range), `pitch` the host bytes from one lane's memory
+to the next (0 = all lanes see the same memory).
 
-An access that is out of bounds or misaligned takes no effect: it records its kind, its place, the lanes and all addresses in the context, and
-from then on every access does nothing, so that memory is left as the interpreter's fault leaves it.
+An access that is out of bounds or misaligned takes no effect: it records its kind, its place, the lanes
+and all addresses in the context, and from then on every access does nothing, so that memory is left as
+the interpreter's fault leaves it.
 """
 
 from __future__ import annotations
@@ -22,14 +26,27 @@ WINDOWS = ("global", "shared", "kernel_params", "call_params", "local")
 WINDOW_FIELDS = ("data", "base", "low", "high", "ends", "pitch")
 OUT_OF_BOUNDS, MISALIGNED = 1, 2
 
-_WORDS = ("fuel", "fault", "fault_place", "fault_lanes", "specials", *(f"{w}_{f}" for w in WINDOWS for f in WINDOW_FIELDS))
+_WORDS = (
+    "fuel",
+    "fault",
+    "fault_place",
+    "fault_lanes",
+    "specials",
+    *(f"{w}_{f}" for w in WINDOWS for f in WINDOW_FIELDS),
+)
 CONTEXT = {name: k for k, name in enumerate((*_WORDS, "fault_addresses"))}
 """The index of each word; `fault_addresses` is the first of 32."""
 CONTEXT_WORDS = len(CONTEXT) + LANES - 1
 
 _WINDOW_OF = {
-    "global": "global", "const": "global", "shared": "shared", "shared::cta": "shared", "shared::cluster": "shared", "param": "param",
-    "local": "local", "": "readable",
+    "global": "global",
+    "const": "global",
+    "shared": "shared",
+    "shared::cta": "shared",
+    "shared::cluster": "shared",
+    "param": "param",
+    "local": "local",
+    "": "readable",
 }
 _PARAMETERS = "ptr %context, <32 x i64> %address, <32 x i1> %mask, i64 %place"
 
@@ -38,7 +55,9 @@ class UnsupportedSpaceError(ValueError):
     """A state space that compiled code cannot reach."""
 
 
-def load(w: Writer, space: str, address: Lanes, mask: Lanes, place: int, width: int, count: int) -> list[Lanes]:
+def load(
+    w: Writer, space: str, address: Lanes, mask: Lanes, place: int, width: int, count: int
+) -> list[Lanes]:
     """Load `count` elements of `width` bits per active lane; 0 in other lanes."""
     window = _window(w.module, space)
     name = f"drywell.load.{window}.{width}x{count}"
@@ -50,7 +69,9 @@ def load(w: Writer, space: str, address: Lanes, mask: Lanes, place: int, width: 
 
 
 def store(w: Writer, space: str, address: Lanes, mask: Lanes, place: int, values: list[Lanes]) -> None:
-    """Store the elements of `values` one after the other per active lane; of lanes at one address the highest wins."""
+    """Store the elements of `values` one after the other per active lane; of lanes at one address the
+    highest wins.
+    """
     window, width, count = _window(w.module, space, is_write=True), values[0].width, len(values)
     name = f"drywell.store.{window}.{width}x{count}"
     if name not in w.module.functions:
@@ -92,7 +113,8 @@ def _add_find(module: Module, window: str) -> None:
 
 # -------------------------------------------------------------------- from an address to host memory
 
-#: From an address and a lane to the host address and the bytes from there to the end of the live range (0: it lies in none).
+#: From an address and a lane to the host address and the bytes from there to the end of the live range
+#: (0: it lies in none).
 _FIND = Template("""\
 define internal { i64, i64 } @drywell.find.$window(ptr %context, i64 %address, i64 %lane) {
 entry:
@@ -124,20 +146,30 @@ give:
   ret { i64, i64 } %both
 }""")
 
+
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """How an address picks its window: `cases` by its bits from `shift` on, with the bits below as the address there; else `otherwise`."""
+    """How an address picks its window: `cases` by its bits from `shift` on, with the bits below as the
+    address there; else `otherwise`.
+    """
 
     shift: int
     cases: dict[int, str]
     otherwise: str
 
 
-#: A kernel's parameters are not written: in `writable` generic addresses and in stores the param window is that of calls.
+#: A kernel's parameters are not written: in `writable` generic addresses and in stores the param window
+#: is that of calls.
 _CHOICES = {
     "param": _Choice(CALL_PARAMS.bit_length() - 1, {0: "kernel_params"}, "call_params"),
-    "readable": _Choice(32, {SHARED_BASE >> 32: "shared", LOCAL_BASE >> 32: "local", PARAM_BASE >> 32: "param"}, "global"),
-    "writable": _Choice(32, {SHARED_BASE >> 32: "shared", LOCAL_BASE >> 32: "local", PARAM_BASE >> 32: "call_params"}, "global"),
+    "readable": _Choice(
+        32, {SHARED_BASE >> 32: "shared", LOCAL_BASE >> 32: "local", PARAM_BASE >> 32: "param"}, "global"
+    ),
+    "writable": _Choice(
+        32,
+        {SHARED_BASE >> 32: "shared", LOCAL_BASE >> 32: "local", PARAM_BASE >> 32: "call_params"},
+        "global",
+    ),
 }
 
 
@@ -159,14 +191,17 @@ def _choice_function(name: str, choice: _Choice) -> str:
 
 def _find_function(window: str) -> str:
     fields = "\n".join(
-        f"  %{field}_place = {word(f'{window}_{field}')}\n  %{field} = load i64, ptr %{field}_place" for field in WINDOW_FIELDS
+        f"  %{field}_place = {word(f'{window}_{field}')}\n  %{field} = load i64, ptr %{field}_place"
+        for field in WINDOW_FIELDS
     )
     return _FIND.substitute(window=window, fields=fields, shift=PLACE_ALIGN.bit_length() - 1)
 
 
-# -------------------------------------------------------------------- from all lanes' addresses to host memory
+# -------------------------------------------------------------------- from all lanes' addresses to host
+# memory
 
-#: Gives 0 when nothing is to be done, 2 when the lanes' elements lie in a row from `hosts[0]` on, else 1 and `hosts`, 0 for idle lanes.
+#: Gives 0 when nothing is to be done, 2 when the lanes' elements lie in a row from `hosts[0]` on, else
+#: 1 and `hosts`, 0 for idle lanes.
 _LOCATE = Template("""\
 define internal i32 @drywell.locate.$window($parameters, i64 %size, i1 %may_be_row, ptr %hosts) noinline {
 entry:
@@ -274,8 +309,12 @@ record:
 
 def _locate_function(window: str) -> str:
     return _LOCATE.substitute(
-        window=window, parameters=_PARAMETERS, lane_numbers=", ".join(f"i64 {k}" for k in range(LANES)), out_of_bounds=OUT_OF_BOUNDS,
-        misaligned=MISALIGNED, **{name: word(name) for name in ("fault", "fault_lanes", "fault_place", "fault_addresses")},
+        window=window,
+        parameters=_PARAMETERS,
+        lane_numbers=", ".join(f"i64 {k}" for k in range(LANES)),
+        out_of_bounds=OUT_OF_BOUNDS,
+        misaligned=MISALIGNED,
+        **{name: word(name) for name in ("fault", "fault_lanes", "fault_place", "fault_addresses")},
     )
 
 
@@ -286,7 +325,7 @@ define internal $kind @$name($parameters) noinline {
 entry:
   %hosts = alloca [32 x i64]
 $rows
-  %how = call i32 @drywell.locate.$window(ptr %context, <32 x i64> %address, <32 x i1> %mask, i64 %place, i64 $size, i1 $may_be_row, ptr %hosts)
+  %how = call i32 @drywell.locate.$window($given, i64 $size, i1 $may_be_row, ptr %hosts)
   switch i32 %how, label %nothing [ i32 1, label %lane i32 2, label %row ]
 nothing:
 $nothing
@@ -325,36 +364,49 @@ _STORE_WORK = Template("""\
   store i$width %element$k, ptr %target$k, align $bytes""")
 
 
-def _access(name: str, window: str, kind: str, parameters: str, width: int, count: int, parts: dict[str, str], work: Template) -> str:
+def _access(parts: dict[str, str], work: Template, width: int, count: int) -> str:
     each = "\n".join(work.substitute(k=k, width=width, bytes=min(width // 8, 8)) for k in range(count))
-    return _ACCESS.substitute(
-        parts, name=name, window=window, kind=kind, parameters=parameters, work=each, size=width * count // 8, may_be_row=int(count == 1)
-    )
+    size = width * count // 8
+    return _ACCESS.substitute(parts, given=_PARAMETERS, work=each, size=size, may_be_row=int(count == 1))
 
 
 def _load_function(name: str, window: str, kind: str, width: int, count: int) -> str:
     row = vector(width)
+    rows = [f"  %row{k} = alloca {row}\n  store {row} zeroinitializer, ptr %row{k}" for k in range(count)]
     loads, result = [], "zeroinitializer"
     for k in range(count):
-        loads += [f"  %all{k} = load {row}, ptr %row{k}", f"  %result{k} = insertvalue {kind} {result}, {row} %all{k}, {k}"]
+        loads.append(f"  %all{k} = load {row}, ptr %row{k}")
+        loads.append(f"  %result{k} = insertvalue {kind} {result}, {row} %all{k}, {k}")
         result = f"%result{k}"
+    whole = [
+        f"  %whole = load {row}, ptr %host_row, align {min(width // 8, 8)}",
+        f"  %alone = insertvalue {kind} zeroinitializer, {row} %whole, 0",
+        f"  ret {kind} %alone",
+    ]
     parts = {
-        "rows": "\n".join(f"  %row{k} = alloca {row}\n  store {row} zeroinitializer, ptr %row{k}" for k in range(count)),
+        "name": name,
+        "window": window,
+        "kind": kind,
+        "parameters": _PARAMETERS,
+        "rows": "\n".join(rows),
         "nothing": f"  ret {kind} zeroinitializer",
-        "row": f"  %whole = load {row}, ptr %host_row, align {min(width // 8, 8)}\n"
-        f"  %alone = insertvalue {kind} zeroinitializer, {row} %whole, 0\n  ret {kind} %alone",
+        "row": "\n".join(whole),
         "after": "\n".join([*loads, f"  ret {kind} {result}"]),
     }
-    return _access(name, window, kind, _PARAMETERS, width, count, parts, _LOAD_WORK)
+    return _access(parts, _LOAD_WORK, width, count)
 
 
 def _store_function(name: str, window: str, width: int, count: int) -> str:
     row = vector(width)
+    rows = [f"  %row{k} = alloca {row}\n  store {row} %value{k}, ptr %row{k}" for k in range(count)]
     parts = {
-        "rows": "\n".join(f"  %row{k} = alloca {row}\n  store {row} %value{k}, ptr %row{k}" for k in range(count)),
+        "name": name,
+        "window": window,
+        "kind": "void",
+        "parameters": _PARAMETERS + "".join(f", {row} %value{k}" for k in range(count)),
+        "rows": "\n".join(rows),
         "nothing": "  ret void",
         "row": f"  store {row} %value0, ptr %host_row, align {min(width // 8, 8)}\n  ret void",
         "after": "  ret void",
     }
-    parameters = _PARAMETERS + "".join(f", {row} %value{k}" for k in range(count))
-    return _access(name, window, "void", parameters, width, count, parts, _STORE_WORK)
+    return _access(parts, _STORE_WORK, width, count)

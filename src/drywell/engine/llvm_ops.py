@@ -17,12 +17,15 @@ ALL_LANES = constant(1, 1)
 class LlvmOps:
     """Implements `drywell.isa.ops.Ops` for one bound instruction.
 
-    Loads and stores are made for the lanes of `mask`, with the function's `%context`; a fault records `place`.
+    Loads and stores are made for the lanes of `mask`, with the function's `%context`; a fault records
+    `place`.
     """
 
     __slots__ = ("floats", "i", "mask", "place", "type", "w", "width")
 
-    def __init__(self, mods: Mods, type: PtxType | None, writer: Writer, mask: Lanes = ALL_LANES, place: int = 0) -> None:
+    def __init__(
+        self, mods: Mods, type: PtxType | None, writer: Writer, mask: Lanes = ALL_LANES, place: int = 0
+    ) -> None:
         self.i = mods
         self.type = type
         self.width = 0 if type is None else type.bits
@@ -104,7 +107,9 @@ class LlvmOps:
         return self._binary("udiv", a, b)
 
     def _no_overflow(self, b: Lanes) -> tuple[Lanes, Lanes]:
-        """Return where a signed divisor is -1, which the machine cannot divide everything by, and the divisor with 1 there."""
+        """Return where a signed divisor is -1, which the machine cannot divide everything by, and the
+        divisor with 1 there.
+        """
         is_minus_one = self.eq(b, constant(-1, b.width))
         return is_minus_one, self.select(is_minus_one, constant(1, b.width), b)
 
@@ -195,16 +200,27 @@ class LlvmOps:
         return Lanes(self.w.let(f"select {vector(1)} {p.text}, {kind} {a.text}, {kind} {b.text}"), a.width)
 
     # ------------------------------------------------------------ floats
-    def fadd(self, fmt: str, a: Lanes, b: Lanes, rounding: str = "rn", ftz: bool = False, sat: bool = False) -> Lanes:
+    def fadd(
+        self, fmt: str, a: Lanes, b: Lanes, rounding: str = "rn", ftz: bool = False, sat: bool = False
+    ) -> Lanes:
         """Return a + b, rounded once."""
         return self.floats.arithmetic("add", fmt, [a, b], rounding, ftz, sat)
 
-    def fmul(self, fmt: str, a: Lanes, b: Lanes, rounding: str = "rn", ftz: bool = False, sat: bool = False) -> Lanes:
+    def fmul(
+        self, fmt: str, a: Lanes, b: Lanes, rounding: str = "rn", ftz: bool = False, sat: bool = False
+    ) -> Lanes:
         """Return a * b, rounded once."""
         return self.floats.arithmetic("mul", fmt, [a, b], rounding, ftz, sat)
 
     def ffma(
-        self, fmt: str, a: Lanes, b: Lanes, c: Lanes, rounding: str = "rn", ftz: bool = False, sat: bool = False
+        self,
+        fmt: str,
+        a: Lanes,
+        b: Lanes,
+        c: Lanes,
+        rounding: str = "rn",
+        ftz: bool = False,
+        sat: bool = False,
     ) -> Lanes:
         """Return a * b + c, rounded once."""
         return self.floats.arithmetic("fma", fmt, [a, b, c], rounding, ftz, sat)
@@ -221,7 +237,9 @@ class LlvmOps:
         """Say where a < b, where a == b (-0 equals +0), and where one is a NaN."""
         return self.floats.compare(fmt, a, b, ftz)
 
-    def fconvert(self, src: str, dst: str, a: Lanes, rounding: str = "rn", sat: str = "", ftz: bool = False) -> Lanes:
+    def fconvert(
+        self, src: str, dst: str, a: Lanes, rounding: str = "rn", sat: str = "", ftz: bool = False
+    ) -> Lanes:
         """Convert codes of one format to another, rounded once."""
         return self.floats.convert(src, dst, a, rounding, sat, ftz)
 
@@ -229,7 +247,9 @@ class LlvmOps:
         """Round to an integral value of the same format."""
         return self.floats.round(fmt, a, rounding, ftz)
 
-    def f_to_int(self, fmt: str, a: Lanes, width: int, is_signed: bool, rounding: str, ftz: bool = False) -> Lanes:
+    def f_to_int(
+        self, fmt: str, a: Lanes, width: int, is_signed: bool, rounding: str, ftz: bool = False
+    ) -> Lanes:
         """Convert to an integer, clamped to its range; NaN as the manual says."""
         return self.floats.to_integer(fmt, a, width, is_signed, rounding, ftz)
 
@@ -243,7 +263,9 @@ class LlvmOps:
 
     # ------------------------------------------------------------ memory
     def load(self, space: str, address: Lanes, width: int, count: int = 1) -> list[Lanes]:
-        """Load `count` consecutive elements of `width` bits at each active lane's address; 0 in other lanes."""
+        """Load `count` consecutive elements of `width` bits at each active lane's address; 0 in other
+        lanes.
+        """
         return llvm_memory.load(self.w, space, self.zext(address, 64), self.mask, self.place, width, count)
 
     def store(self, space: str, address: Lanes, values: list[Lanes]) -> None:

@@ -1,10 +1,12 @@
-"""A region of a function's code as one LLVM function: a straight line of lane instructions, or one loop of them.
+"""A region of a function's code as one LLVM function: a straight line of lane instructions, or one loop
+of them.
 
     i32 region(ptr registers, ptr context)
 
-`registers` is a warp's flat register buffer (`machine/registers.py`), `context` as in `llvm_memory`. All 32 lanes are active. Registers are loaded
-before their first use (before the loop, if there is one), are SSA values inside, and those that were written are stored at the end. A guarded
-instruction selects between old and new values, and a guarded access leaves the other lanes out.
+`registers` is a warp's flat register buffer (`machine/registers.py`), `context` as in `llvm_memory`.
+All 32 lanes are active. Registers are loaded before their first use (before the loop, if there is one),
+are SSA values inside, and those that were written are stored at the end. A guarded instruction selects
+between old and new values, and a guarded access leaves the other lanes out.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ _MOVING_SPECIALS = ("%clock", "%globaltimer", "%pm")
 
 
 class Status(IntEnum):
-    """Why a region returned: it ran through, an access faulted (registers are not written back), its branch diverged, its fuel ran out.
+    """Why a region returned: it ran through, an access faulted (registers are not written back), its
+    branch diverged, its fuel ran out.
 
-    After DIVERGED the branch itself is still to be executed, after TIRED the region's first instruction.
+    After DIVERGED the branch itself is still to be executed, after TIRED the region's first
+    instruction.
     """
 
     DONE = 0
@@ -44,7 +48,9 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Instructions `start` to `stop` of a linked function; a loop when the last one is a branch back to the first."""
+    """Instructions `start` to `stop` of a linked function; a loop when the last one is a branch back to
+    the first.
+    """
 
     linked: Linked
     start: int
@@ -59,7 +65,9 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class RegionText:
-    """A region's module, and the special registers it reads: word `specials` of the context is the address of a table of their addresses."""
+    """A region's module, and the special registers it reads: word `specials` of the context is the
+    address of a table of their addresses.
+    """
 
     module: Module
     specials: tuple[str, ...]
@@ -71,7 +79,9 @@ class RegionText:
 
 
 def region_at(linked: Linked, start: int) -> Region | None:
-    """Return the longest region that begins at instruction `start` of a function; None when that instruction is none for it."""
+    """Return the longest region that begins at instruction `start` of a function; None when that
+    instruction is none for it.
+    """
     code = linked.function.code
     stop = start
     while stop < len(code) and (instruction := code[stop]) and isinstance(instruction, ops.Bound):
@@ -84,7 +94,11 @@ def region_at(linked: Linked, start: int) -> Region | None:
 
 
 def _branches_to(instruction: ops.Bound, target: int) -> bool:
-    return instruction.declaration.name == "bra" and isinstance(to := instruction.sources[0], ops.Target) and to.pc == target
+    return (
+        instruction.declaration.name == "bra"
+        and isinstance(to := instruction.sources[0], ops.Target)
+        and to.pc == target
+    )
 
 
 def _is_compilable(instruction: ops.Bound) -> bool:
@@ -129,19 +143,27 @@ class _RegionWriter:
     def write(self) -> RegionText:
         body = self.region.code[:-1] if self.region.is_loop else self.region.code
         if self.region.is_loop:
-            self.carries = {k for instruction in body if isinstance(instruction, ops.Bound) for k in self._written_by(instruction)}
+            self.carries = {
+                k
+                for instruction in body
+                if isinstance(instruction, ops.Bound)
+                for k in self._written_by(instruction)
+            }
         for place, instruction in enumerate(body, self.region.start):
             assert isinstance(instruction, ops.Bound)
             self._instruction(instruction, place)
         self._finish()
         lines = [*self.w.entry, "  br label %body", "body:", *self._phis(), *self.w.lines]
-        self.module.functions[NAME] = "\n".join([f"define i32 @{NAME}(ptr %registers, ptr %context) {{", "entry:", *lines, "}"])
+        self.module.functions[NAME] = "\n".join(
+            [f"define i32 @{NAME}(ptr %registers, ptr %context) {{", "entry:", *lines, "}"]
+        )
         return RegionText(self.module, tuple(self.specials))
 
     def _phis(self) -> list[str]:
         return [
-            f"  {name} = phi {vector(first.width)} [ {first.text}, %entry ], [ {self.values[k].text}, %again ]"
+            f"  {name} = phi {vector(first.width)} [ {first.text}, %entry ], [ {last.text}, %again ]"
             for k, (first, name) in self.carried.items()
+            for last in (self.values[k],)
         ]
 
     def _finish(self) -> None:
@@ -182,22 +204,29 @@ class _RegionWriter:
         w.label("again")
         w.do("br label %body")
         w.label("leave")
-        return w.let(f"phi i32 [ {int(Status.DIVERGED)}, %good ], [ {int(Status.DONE)}, %done ], [ {int(Status.TIRED)}, %round ]")
+        ways = {"good": Status.DIVERGED, "done": Status.DONE, "round": Status.TIRED}
+        return w.let("phi i32 " + ", ".join(f"[ {int(status)}, %{block} ]" for block, status in ways.items()))
 
     # ---------------------------------------------------------------- one instruction
     def _instruction(self, instruction: ops.Bound, place: int) -> None:
         if not _is_compilable(instruction):
-            raise UnsupportedError(f"'{instruction.declaration.name}' cannot be compiled as part of a region", instruction.span)
+            raise UnsupportedError(
+                f"'{instruction.declaration.name}' cannot be compiled as part of a region", instruction.span
+            )
         guard = self._guard(instruction)
         chosen = instruction.mods.get("type")
-        o = LlvmOps(instruction.mods, TYPES[chosen] if chosen in TYPES else None, self.w, guard or ALL_LANES, place)
-        sources = [self._read(s, t) for s, t in zip(instruction.sources, instruction.source_types, strict=True)]
+        o = LlvmOps(instruction.mods, TYPES.get(str(chosen)), self.w, guard or ALL_LANES, place)
+        sources = [
+            self._read(s, t) for s, t in zip(instruction.sources, instruction.source_types, strict=True)
+        ]
         try:
             result = instruction.declaration.semantics(o, *sources)
         except UnsupportedSpaceError as error:
             raise UnsupportedError(str(error), instruction.span) from None
         results = (result,) if len(instruction.destinations) == 1 else result or ()
-        for destination, op, value in zip(instruction.destinations, instruction.destination_types, results, strict=True):
+        for destination, op, value in zip(
+            instruction.destinations, instruction.destination_types, results, strict=True
+        ):
             self._write_operand(destination, op, value, guard)
 
     def _guard(self, instruction: ops.Bound) -> Lanes | None:
@@ -235,11 +264,17 @@ class _RegionWriter:
     def _store(self, k: int) -> None:
         w, value = self.w, self.values[k]
         place = w.let(f"getelementptr i8, ptr %registers, i64 {self.layout.offsets[k]}")
-        text, width = (w.let(f"zext {vector(1)} {value.text} to {vector(8)}"), 8) if value.width == 1 else (value.text, value.width)
+        text, width = (
+            (w.let(f"zext {vector(1)} {value.text} to {vector(8)}"), 8)
+            if value.width == 1
+            else (value.text, value.width)
+        )
         w.do(f"store {vector(width)} {text}, ptr {place}, align {min(width // 8, 8)}")
 
     def _written_by(self, instruction: ops.Bound) -> set[int]:
-        elements = [e for d in instruction.destinations for e in (d.elements if isinstance(d, ops.Group) else (d,))]
+        elements = [
+            e for d in instruction.destinations for e in (d.elements if isinstance(d, ops.Group) else (d,))
+        ]
         return {self._index(e) for e in elements if isinstance(e, ops.Register)}
 
     # ---------------------------------------------------------------- operands
@@ -278,7 +313,9 @@ class _RegionWriter:
             self.specials.append(name)
         number = self.specials.index(name)
         base = self.w.let_first(f"load i64, ptr {self.w.let_first(word('specials'))}")
-        slot = self.w.let_first(f"getelementptr i64, ptr {self.w.let_first(f'inttoptr i64 {base} to ptr')}, i64 {number}")
+        slot = self.w.let_first(
+            f"getelementptr i64, ptr {self.w.let_first(f'inttoptr i64 {base} to ptr')}, i64 {number}"
+        )
         place = self.w.let_first(f"inttoptr i64 {self.w.let_first(f'load i64, ptr {slot}')} to ptr")
         return self._load(place, 0, TYPES[kind].bits)
 
@@ -292,7 +329,9 @@ class _RegionWriter:
         base = self.w.let_first(f"load i64, ptr {self.w.let_first(word('shared_base'))}")
         whole = self.w.let_first(f"add i64 {base}, {place}")
         one = self.w.let_first(f"insertelement {vector(64)} poison, i64 {whole}, i64 0")
-        every = self.w.let_first(f"shufflevector {vector(64)} {one}, {vector(64)} poison, <32 x i32> zeroinitializer")
+        every = self.w.let_first(
+            f"shufflevector {vector(64)} {one}, {vector(64)} poison, <32 x i32> zeroinitializer"
+        )
         return self._resized(Lanes(every, 64), width)
 
     def _memory(self, operand: ops.Memory) -> Lanes:
@@ -305,7 +344,10 @@ class _RegionWriter:
         value = self._register(base)
         if offset == 0:
             return value
-        return Lanes(self.w.let(f"add {vector(value.width)} {value.text}, {constant(offset, value.width).text}"), value.width)
+        return Lanes(
+            self.w.let(f"add {vector(value.width)} {value.text}, {constant(offset, value.width).text}"),
+            value.width,
+        )
 
     def _write_operand(self, operand: Any, op: Op, value: Any, guard: Lanes | None) -> None:
         if isinstance(operand, ops.Group):
@@ -318,7 +360,10 @@ class _RegionWriter:
             if guard is not None:
                 old = self._register(operand)
                 kind = vector(new.width)
-                new = Lanes(self.w.let(f"select {vector(1)} {guard.text}, {kind} {new.text}, {kind} {old.text}"), new.width)
+                new = Lanes(
+                    self.w.let(f"select {vector(1)} {guard.text}, {kind} {new.text}, {kind} {old.text}"),
+                    new.width,
+                )
             self.values[k] = new
             self.written.add(k)
 

@@ -1,6 +1,8 @@
-"""What compiled code calls instead of computing it: operations of the NumPy operation set, reached by name.
+"""What compiled code calls instead of computing it: operations of the NumPy operation set, reached by
+name.
 
-Slow (some microseconds a call) and equal to the interpreter by construction; each can be replaced by IR in `llvm_floats` without a change here.
+Slow (some microseconds a call) and equal to the interpreter by construction; each can be replaced by IR
+in `llvm_floats` without a change here.
 """
 
 from __future__ import annotations
@@ -43,4 +45,5 @@ def _function(call: RuntimeCall) -> Any:
 
 def _array(place: int, width: int) -> np.ndarray[Any, Any]:
     dtype = lane_dtype(width)
-    return np.frombuffer((ctypes.c_char * (LANES * dtype.itemsize)).from_address(place), dtype)
+    memory = (ctypes.c_uint8 * (LANES * dtype.itemsize)).from_address(place)
+    return np.ctypeslib.as_array(memory).view(dtype)

@@ -1,7 +1,8 @@
 """The text of LLVM IR: a module's functions, and a writer of one function's instructions.
 
-Values are vectors of 32 lanes. Everything is straight-line inside a function that the operation set writes; what needs blocks (a memory access,
-a rare case of arithmetic) is a function of its own that the module holds once and that is called.
+Values are vectors of 32 lanes. Everything is straight-line inside a function that the operation set
+writes; what needs blocks (a memory access, a rare case of arithmetic) is a function of its own that the
+module holds once and that is called.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ def vector(element: str | int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeCall:
-    """An operation that is called rather than written as IR: `method` of the NumPy operation set, its arguments before and after the lane values.
+    """An operation that is called rather than written as IR: `method` of the NumPy operation set, its
+    arguments before and after the lane values.
 
-    The function is `void name(ptr result, ptr operand, ...)` over arrays of 32 lanes, 8 bits for a predicate.
+    The function is `void name(ptr result, ptr operand, ...)` over arrays of 32 lanes, 8 bits for a
+    predicate.
     """
 
     name: str
@@ -56,7 +59,9 @@ class RuntimeCall:
 
 @dataclass(slots=True)
 class Module:
-    """The parts of a module: intrinsics declared, functions defined, runtime functions called; each by name."""
+    """The parts of a module: intrinsics declared, functions defined, runtime functions called; each by
+    name.
+    """
 
     declarations: dict[str, str] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
@@ -68,12 +73,17 @@ class Module:
 
     def text(self) -> str:
         """Return the module as IR text."""
-        called = (f"declare void @{r.name}({', '.join(['ptr'] * (1 + len(r.operand_widths)))})" for r in self.runtime.values())
+        called = (
+            f"declare void @{r.name}({', '.join(['ptr'] * (1 + len(r.operand_widths)))})"
+            for r in self.runtime.values()
+        )
         return "\n".join([*self.declarations.values(), *called, *self.functions.values(), ""])
 
 
 class Writer:
-    """Writes one function: `entry` runs once at its start (stack slots, what a loop shares), `lines` follow."""
+    """Writes one function: `entry` runs once at its start (stack slots, what a loop shares), `lines`
+    follow.
+    """
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -108,10 +118,14 @@ class Writer:
         self.lines.append(f"{name}:")
 
     def intrinsic(self, name: str, result: str, *arguments: tuple[str, str]) -> str:
-        """Call `llvm.<name>` on (type, value) pairs; declares it. `name` ends in the overloaded type as LLVM spells it."""
+        """Call `llvm.<name>` on (type, value) pairs; declares it. `name` ends in the overloaded type as
+        LLVM spells it.
+        """
         types = ", ".join(kind for kind, _ in arguments)
         self.module.declare(name, f"declare {result} @llvm.{name}({types})")
-        return self.let(f"call {result} @llvm.{name}({', '.join(f'{kind} {value}' for kind, value in arguments)})")
+        return self.let(
+            f"call {result} @llvm.{name}({', '.join(f'{kind} {value}' for kind, value in arguments)})"
+        )
 
     def slot(self, key: str, kind: str) -> str:
         """Return the stack slot called `key`, of type `kind`; the same one for the same key."""
@@ -124,7 +138,11 @@ class Writer:
         self.module.runtime[call.name] = call
         places = []
         for number, operand in enumerate(operands):
-            value, width = (self.let(f"zext {vector(1)} {operand.text} to {vector(8)}"), 8) if operand.width == 1 else (operand.text, operand.width)
+            value, width = (
+                (self.let(f"zext {vector(1)} {operand.text} to {vector(8)}"), 8)
+                if operand.width == 1
+                else (operand.text, operand.width)
+            )
             place = self.slot(f"operand {number} {width}", vector(width))
             self.do(f"store {vector(width)} {value}, ptr {place}")
             places.append(place)
@@ -132,7 +150,9 @@ class Writer:
         self.do(f"call void @{call.name}({', '.join(f'ptr {p}' for p in [result, *places])})")
         return Lanes(self.let(f"load {vector(call.result_width)}, ptr {result}"), call.result_width)
 
-    def function(self, name: str, result: int, operands: list[Lanes], write: Callable[[Writer, list[Lanes]], Lanes]) -> Lanes:
+    def function(
+        self, name: str, result: int, operands: list[Lanes], write: Callable[[Writer, list[Lanes]], Lanes]
+    ) -> Lanes:
         """Call the module's own function `name` on `operands`, written by `write` when it is called first."""
         if name not in self.module.functions:
             inner = Writer(self.module)
@@ -140,6 +160,8 @@ class Writer:
             answer = write(inner, parameters)
             head = ", ".join(f"{vector(p.width)} {p.text}" for p in parameters)
             body = "\n".join(["entry:", *inner.entry, *inner.lines, f"  ret {vector(result)} {answer.text}"])
-            self.module.functions[name] = f"define internal {vector(result)} @{name}({head}) noinline {{\n{body}\n}}"
+            self.module.functions[name] = (
+                f"define internal {vector(result)} @{name}({head}) noinline {{\n{body}\n}}"
+            )
         arguments = ", ".join(f"{vector(o.width)} {o.text}" for o in operands)
         return Lanes(self.let(f"call {vector(result)} @{name}({arguments})"), result)

@@ -1,9 +1,9 @@
 """The schedule: which warp runs next and when asynchronous operations take effect.
 
 `eager` performs every operation at once. `lazy` performs one only when nobody could go on without it, the most
-recently issued first, so that an operation which nothing orders comes as late as it legally may; a load or store
-of Tensor Memory yields to what has no cell in common with it. `seeded` picks warps, turns and operations at random,
-the same for the same seed.
+recently issued first, so that an operation which nothing orders comes as late as it legally may; a load or
+store of Tensor Memory yields to what has no cell in common with it. `seeded` picks warps, turns and operations
+at random, the same for the same seed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from drywell.program.arrivals import Arrival
 
 TURN = 20_000
 SPIN_LOOK = 4_000
-
-
 _TMEM_ACCESS = ("tmem_ld", "tmem_st")
 
 
 def _latest(pending: Iterable[AsyncOp], runnable: list[AsyncOp]) -> AsyncOp:
-    """Return what the lazy schedule performs next: the operation issued last, or what is before it in its queue.
+    """Return what the lazy schedule performs next: the operation issued last, or what is before it in its
+    queue.
 
     A load or store of Tensor Memory yields to operations with which it has no cell in common. What they lead
     to, the next MMA say, is then issued while it is in flight, and overwrites what nothing guards.

@@ -1,7 +1,7 @@
 """Kernels of our own, as data (CUDA source, PTX, launch file), and thin functions that run them.
 
-    run = drywell.examples.gemm(m=256, n=256, k=128)
-    assert run.ok
+run = drywell.examples.gemm(m=256, n=256, k=128)
+assert run.ok
 """
 
 from __future__ import annotations

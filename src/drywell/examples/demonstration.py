@@ -1,4 +1,6 @@
-"""`drywell demo`: a warp-specialised Blackwell GEMM runs on this CPU, is checked and shown; then a broken twin of it."""
+"""`drywell demo`: a warp-specialised Blackwell GEMM runs on this CPU, is checked and shown; then a broken
+twin of it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from drywell.report.text import Lines, Piece, columns, counted, write
 
 M, N, K = 512, 256, 128
 CTAS = 2
-"""Eight tiles for two CTAs: each fills and drains both accumulators twice, which is when a release that comes too early shows."""
+"""Eight tiles for two CTAs: each fills and drains both accumulators twice, which is when a release that
+comes too early shows.
+"""
 
 RELEASE, WAIT = "mbarrier.arrive", "tcgen05.wait::ld"
 
@@ -48,26 +52,39 @@ def demonstrate(stream: TextIO) -> bool:
     write((*_twin(eager.run.result.activity), *_schedule(EAGER, eager)), stream)
     lazy = _timed("integers", "lazy", broken=True)
     write((*_schedule(LAZY, lazy), *_ending(integers, normal, eager, lazy)), stream)
-    return integers.run.ok and normal.run.ok and eager.run.ok and lazy.run.result.ok and not lazy.run.comparison.ok
+    return (
+        integers.run.ok
+        and normal.run.ok
+        and eager.run.ok
+        and lazy.run.result.ok
+        and not lazy.run.comparison.ok
+    )
 
 
 def _introduction() -> Lines:
     return (
         (("A Blackwell GEMM, run dry", "bold"), ": no GPU, no driver, the PTX that nvcc emits for sm_100a"),
-        (f"  C = relu(A @ B.T + bias), bf16, M x N x K = {M} x {N} x {K}; {CTAS} persistent CTAs of six warps, two accumulators",),
+        (
+            f"  C = relu(A @ B.T + bias), bf16, M x N x K = {M} x {N} x {K}; {CTAS} persistent CTAs "
+            "of six warps, two accumulators",
+        ),
         (),
     )
 
 
 def _numbers(name: str, timed: _Timed) -> Lines:
     exact = timed.run.comparison.is_exact
-    first, *rest = comparison_lines(timed.run.comparison, "NumPy" if exact else "NumPy to within bf16 rounding")
-    executed = counted(timed.run.result.executed, "instruction")
-    return ((*first, (f"  [{name}; {executed}, {timed.seconds:.1f} s]", "dim")), *rest)
+    executed = counted(timed.run.result.executed, "warp instruction")
+    return (
+        ((f"  with {name}", "dim"), (f" ({executed}, {timed.seconds:.1f} s)", "dim")),
+        *comparison_lines(timed.run.comparison, "NumPy" if exact else "NumPy to within bf16 rounding"),
+    )
 
 
 def _mistake(activities: Sequence[WarpActivity]) -> tuple[Span, Span]:
-    """Return where the broken kernel releases an accumulator, and where it waits for the loads of it, in this order."""
+    """Return where the broken kernel releases an accumulator, and where it waits for the loads of it, in
+    this order.
+    """
     source = module(broken=True).program.source
     executed = [(spelling_at(span, source), span) for span, _, _ in activities[0].sites]
     release = next(k for k, (spelling, _) in enumerate(executed) if spelling.startswith(RELEASE))
@@ -78,15 +95,24 @@ def _mistake(activities: Sequence[WarpActivity]) -> tuple[Span, Span]:
 def _twin(activities: Sequence[WarpActivity]) -> Lines:
     """Return what the twin is, with the author's two lines that stand in the wrong order."""
     rows: list[list[Piece]] = []
-    for span, what in zip(_mistake(activities), ("the accumulator is released", "only now are its loads done"), strict=True):
-        rows.append([(span.loc, "bold"), source_line(int(span.loc.rpartition(":")[2])), (f"// {what}", "dim")])
+    for span, what in zip(
+        _mistake(activities), ("the accumulator is released", "only now are its loads done"), strict=True
+    ):
+        rows.append(
+            [(span.loc, "bold"), source_line(int(span.loc.rpartition(":")[2])), (f"// {what}", "dim")]
+        )
     return (
-        (("A broken twin", "bold"), ": the epilogue lets the tensor core have an accumulator before its own loads of it are done"),
+        (
+            ("A broken twin", "bold"),
+            ": the epilogue lets the tensor core have an accumulator before its own loads of it are done",
+        ),
         *columns(rows),
     )
 
 
-EAGER = "Where everything completes at once (schedule eager) it looks right, and so it may in every test on one machine:"
+EAGER = (
+    "Where everything completes at once (schedule eager) all looks right, as it may in every test on one GPU:"
+)
 LAZY = "Where everything completes as late as the rules allow (schedule lazy):"
 
 
@@ -98,8 +124,17 @@ def _ending(*runs: _Timed) -> Lines:
     seconds = sum(timed.seconds for timed in runs)
     executed = sum(timed.run.result.executed for timed in runs)
     return (
-        ("  The hazard checker, which does not exist yet, is to name the two lines above whatever the schedule.",),
+        (
+            "  The hazard checker, which does not exist yet, is to name the two lines above whatever "
+            "the schedule.",
+        ),
         (),
-        (f"{counted(executed, 'warp instruction')} in {seconds:.1f} s. Next: a kernel of your own (README), ",
-         ("drywell run LAUNCH.toml", "bold"), ", ", ("drywell isa", "bold"), "."),
+        (
+            f"{counted(executed, 'warp instruction')} in {seconds:.1f} s. Next: a kernel of your own "
+            "(README), ",
+            ("drywell run LAUNCH.toml", "bold"),
+            ", ",
+            ("drywell isa", "bold"),
+            ".",
+        ),
     )

@@ -1,7 +1,9 @@
 """Run the packaged GEMM on random data and compare it with NumPy.
 
-The kernel (gemm/gemm.cu, compiled to gemm/gemm.ptx) computes C = relu(A @ B.T + bias): A [M, K] and B [N, K] in bf16, bias [N] in
-float32, C [M, N] in bf16. It is warp-specialised and persistent: each CTA takes every gridDim.x-th tile of 128 x 128.
+The kernel (gemm/gemm.cu, compiled to gemm/gemm.ptx) computes C = relu(A @ B.T + bias): A [M, K] and B [N,
+K] in bf16, bias [N] in
+float32, C [M, N] in bf16. It is warp-specialised and persistent: each CTA takes every gridDim.x-th tile of
+128 x 128.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ INSTRUCTION_K = 16
 
 @dataclass(frozen=True, slots=True)
 class GemmRun:
-    """What a run of the packaged GEMM gave: the result of the launch, how C compares with NumPy, and the arrays themselves."""
+    """What a run of the packaged GEMM gave: the result of the launch, how C compares with NumPy, and the
+    arrays themselves.
+    """
 
     result: Result
     comparison: Comparison
@@ -49,7 +53,9 @@ class GemmRun:
 
 @cache
 def module(broken: bool = False) -> Module:
-    """Load the packaged kernel, or its twin in which the epilogue releases an accumulator before its loads are done."""
+    """Load the packaged kernel, or its twin in which the epilogue releases an accumulator before its loads
+    are done.
+    """
     return load(FOLDER / ("gemm_broken.ptx" if broken else "gemm.ptx"))
 
 
@@ -62,7 +68,10 @@ def source_line(number: int) -> str:
 def _check(m: int, n: int, k: int, dtype: str) -> None:
     for name, value, grain in (("m", m, TILE_M), ("n", n, TILE_N), ("k", k, STAGE_K)):
         if value < grain or value % grain:
-            raise LaunchError(f"{name}={value}: this kernel takes multiples of {grain}\n  hint: try {name}={max(1, value // grain) * grain}")
+            raise LaunchError(
+                f"{name}={value}: this kernel takes multiples of {grain}\n  hint: try "
+                f"{name}={max(1, value // grain) * grain}"
+            )
     if dtype != "bf16":
         raise UnsupportedError(f"dtype='{dtype}': the packaged kernel computes in bf16 only")
 
@@ -81,27 +90,45 @@ def _operands(
     raise LaunchError(f"values='{values}': choose normal or integers")
 
 
-def rounding_bound(a: NDArray[np.float64], b: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return, per element, how far a float32 sum of the tensor core, plus the bias, may lie from the exact one.
+def rounding_bound(
+    a: NDArray[np.float64], b: NDArray[np.float64], bias: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return, per element, how far a float32 sum of the tensor core, plus the bias, may lie from the exact
+    one.
 
-    One mma adds 16 products and the old D in units of 2^(R - 25), where 2^R is at most the largest term, and cuts each off: 17 units
-    at most. The sum is then cut to 24 bits, 4 more of these units if it is as large as the sum S of all |a b|. No term exceeds S. The
+    One mma adds 16 products and the old D in units of 2^(R - 25), where 2^R is at most the largest term,
+    and cuts each off: 17 units
+    at most. The sum is then cut to 24 bits, 4 more of these units if it is as large as the sum S of all |a
+    b|. No term exceeds S. The
     bias is added in float32, rounded to nearest: half a unit of 24 bits.
     """
     magnitude = np.abs(a) @ np.abs(b).T
     num_instructions = a.shape[1] // INSTRUCTION_K
     unit = 2.0**-25 * magnitude
-    return np.asarray(num_instructions * (INSTRUCTION_K + 1 + 4) * unit + 2.0**-24 * (magnitude + np.abs(bias)))
+    return np.asarray(
+        num_instructions * (INSTRUCTION_K + 1 + 4) * unit + 2.0**-24 * (magnitude + np.abs(bias))
+    )
 
 
 def gemm(
-    m: int = 256, n: int = 256, k: int = 256, dtype: str = "bf16", numerics: str = "exact", *,
-    values: Literal["normal", "integers"] = "normal", ctas: int | None = None, broken: bool = False, data_seed: int = 1, **options: Any,
+    m: int = 256,
+    n: int = 256,
+    k: int = 256,
+    dtype: str = "bf16",
+    numerics: str = "exact",
+    *,
+    values: Literal["normal", "integers"] = "normal",
+    ctas: int | None = None,
+    broken: bool = False,
+    data_seed: int = 1,
+    **options: Any,
 ) -> GemmRun:
     """Run the packaged GEMM on random data and compare C with NumPy's float64 result.
 
-    Small `integers` (-4..4) must come out equal bit for bit; `normal` numbers within what the tensor core's cut-off sums and the rounding
-    to bf16 allow. `ctas` is the size of the persistent grid (default: one per tile, at most one per SM). `broken` runs the twin with a
+    Small `integers` (-4..4) must come out equal bit for bit; `normal` numbers within what the tensor core's
+    cut-off sums and the rounding
+    to bf16 allow. `ctas` is the size of the persistent grid (default: one per tile, at most one per SM).
+    `broken` runs the twin with a
     mistake in it. `options` are those of `drywell.launch`: schedule, seed, observe, ...
 
     Raises LaunchError unless m and n are multiples of 128 and k of 64, and what `drywell.launch` raises.
@@ -119,18 +146,32 @@ def gemm(
     arrays = (*(tensor.array for tensor in maps), bias)
     names = {id(array): name for array, name in zip(arrays, ("A", "B", "C", "bias"), strict=True)}
     result = launch(
-        module(broken)["gemm"], grid=grid, block=THREADS, dynamic_smem=OPERAND_BYTES + STAGING_BYTES, args=[*maps, bias, m, n, k],
-        numerics=numerics, names=names, **options,
+        module(broken)["gemm"],
+        grid=grid,
+        block=THREADS,
+        dynamic_smem=OPERAND_BYTES + STAGING_BYTES,
+        args=[*maps, bias, m, n, k],
+        numerics=numerics,
+        names=names,
+        **options,
     )
-    comparison = _compare(decode(a, "bf16"), decode(b, "bf16"), bias.astype(np.float64), decode(c, "bf16"), values)
+    comparison = _compare(
+        decode(a, "bf16"), decode(b, "bf16"), bias.astype(np.float64), decode(c, "bf16"), values
+    )
     return GemmRun(result, comparison, a, b, bias, c)
 
 
 def _compare(
-    a: NDArray[np.float64], b: NDArray[np.float64], bias: NDArray[np.float64], c: NDArray[np.float64], values: str
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    bias: NDArray[np.float64],
+    c: NDArray[np.float64],
+    values: str,
 ) -> Comparison:
     expected = np.maximum(a @ b.T + bias, 0.0)
-    if values == "integers":  # every sum is a whole number below 2^24: no bit is lost before the rounding to bf16
+    if (
+        values == "integers"
+    ):  # every sum is a whole number below 2^24: no bit is lost before the rounding to bf16
         return compare_exactly("C", c, expected, "bf16")
     # a bf16 has 8 bits: rounding x to nearest moves it by at most 2^-8 |x|, and x may be off by the bound
     return compare_within("C", c, expected, rounding_bound(a, b, bias) * (1 + 2.0**-8), rtol=2.0**-8)

@@ -116,14 +116,15 @@ def _encode(value: Any, parameter: Parameter, placement: Placement, who: str) ->
         return placement.scratch(value.nbytes, who).to_bytes(8, "little")
     if isinstance(value, Typed):
         return encode_number(value.type, value.value, who)
-    if isinstance(value, (bool, int, float, np.integer, np.floating)) and not isinstance(value, np.ndarray):
+    if isinstance(value, (bool, int, float, np.integer, np.floating)):
         return _encode_plain(value, parameter, who)
     if is_array(value) or isinstance(value, HostArray):
         return placement.address(value, who).to_bytes(8, "little")
     if isinstance(value, (bytes, bytearray)):
         return bytes(value)
     raise LaunchError(
-        f"{who}: a {type(value).__name__} cannot be passed; pass arrays, numbers, tensor maps, packed structs or None"
+        f"{who}: a {type(value).__name__} cannot be passed; pass arrays, numbers, tensor maps, packed "
+        "structs or None"
     )
 
 
@@ -131,7 +132,8 @@ def _encode_plain(value: Any, parameter: Parameter, who: str) -> bytes:
     kind = TYPES[parameter.type]
     if parameter.storage.size != kind.bytes:
         raise LaunchError(
-            f"{who} is {parameter.storage.size} bytes by value; pass a tensor map or drywell.packed(...), not a number"
+            f"{who} is {parameter.storage.size} bytes by value; pass a tensor map or "
+            "drywell.packed(...), not a number"
         )
     if isinstance(value, (float, np.floating)) and kind.kind == "bits" and kind.bits in (32, 64):
         return encode_number(f"f{kind.bits}", float(value), who)
@@ -173,11 +175,13 @@ def build_params(
         raw = _encode(value, parameter, placement, who)
         if len(raw) != parameter.storage.size:
             raise LaunchError(
-                f"{who}: the parameter has {parameter.storage.size} bytes, the argument {len(raw)}; expected {_describe(parameter)}"
+                f"{who}: the parameter has {parameter.storage.size} bytes, the argument {len(raw)}; "
+                f"expected {_describe(parameter)}"
             )
         if len(raw) == MAP_BYTES and parameter.storage.align % 64 and isinstance(value, TensorMapArgument):
             raise LaunchError(
-                f"{who}: a tensor map needs a parameter aligned to 64 bytes, this one has {parameter.storage.align}"
+                f"{who}: a tensor map needs a parameter aligned to 64 bytes, this one has "
+                f"{parameter.storage.align}"
             )
         block[parameter.offset : parameter.offset + len(raw)] = raw
     return bytes(block)

@@ -112,7 +112,9 @@ def host_array(value: Any, dtype: str | None = None) -> HostArray:
         )
     first = array.__array_interface__["data"][0]
     low, high = np.lib.array_utils.byte_bounds(array) if array.size else (first, first)
-    memory = bytes_between(array, low, high, not array.flags.writeable) if array.size else np.zeros(0, np.uint8)
+    memory = (
+        bytes_between(array, low, high, not array.flags.writeable) if array.size else np.zeros(0, np.uint8)
+    )
     return HostArray(memory, first - low, name, array.shape, array.strides, not array.flags.writeable)
 
 

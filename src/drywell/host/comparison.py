@@ -42,8 +42,10 @@ class Comparison:
             return f"{self.buffer}: all {self.num_elements} elements as expected"
         at = ",".join(map(str, self.first))
         return (
-            f"{self.buffer}: {self.num_wrong} of {self.num_elements} elements differ; the first is {self.buffer}[{at}] = "
-            f"{self.first_found:g}, expected {self.first_expected:g}; the largest error is {self.largest_error:g}"
+            f"{self.buffer}: {self.num_wrong} of {self.num_elements} elements differ; the first is "
+            f"{self.buffer}[{at}] = "
+            f"{self.first_found:g}, expected {self.first_expected:g}; the largest error is "
+            f"{self.largest_error:g}"
         )
 
 
@@ -61,7 +63,8 @@ def encode(values: NDArray[Any], fmt: str) -> NDArray[Any]:
 
 
 def compare_exactly(name: str, found: NDArray[Any], expected: NDArray[Any], fmt: str) -> Comparison:
-    """Compare values bit for bit with what is expected, rounded to the format; a NaN is as good as another."""
+    """Compare values bit for bit with what is expected, rounded to the format; a NaN is as good as "
+    "another."""
     rounded = decode(encode(expected, fmt), fmt) if fmt in FLOATS else np.asarray(expected, np.float64)
     right = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
     return _comparison(name, found, rounded, ~right, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 from drywell import arch
 from drywell.base.activity import WarpActivity
@@ -113,9 +113,10 @@ def _read(source: str | Path) -> Source:
     except UnicodeDecodeError as error:
         message = f"{path}: not a text file (byte {error.start} is not UTF-8)"
         raise PtxError((Diagnostic("E0100", message, hint="PTX is text: was a cubin given?"),)) from None
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        what = getattr(error, "strerror", None) or error
         raise LaunchError(
-            f"{path}: {error.strerror or error}\n  hint: give the path of a .ptx file, or the text itself"
+            f"{path}: {what}\n  hint: give the path of a .ptx file, or the text itself"
         ) from None
 
 
@@ -208,7 +209,8 @@ def _block(executable: Executable, block: int | Sequence[int] | None, gpu: arch.
         )
     if required is not None and (*required, 1, 1)[:3] != dims:
         raise LaunchError(
-            f"block {dims}, but the kernel says .reqntid {', '.join(map(str, required))}\n  hint: pass block={required}"
+            f"block {dims}, but the kernel says .reqntid {', '.join(map(str, required))}\n  hint: "
+            f"pass block={required}"
         )
     if most is not None and threads > _volume(most):
         raise LaunchError(
@@ -235,7 +237,8 @@ def _cluster(
     for axis, (g, c) in enumerate(zip(grid, dims, strict=True)):
         if g % c:
             raise LaunchError(
-                f"cluster {dims} does not divide grid {grid} along {'xyz'[axis]}\n  hint: make the grid a multiple of the cluster"
+                f"cluster {dims} does not divide grid {grid} along {'xyz'[axis]}\n  hint: make the "
+                "grid a multiple of the cluster"
             )
     if _volume(dims) > 1:
         raise UnsupportedError(
@@ -256,8 +259,10 @@ def _check_smem(executable: Executable, dynamic: int, gpu: arch.Gpu) -> None:
         raise LaunchError(f"dynamic_smem {dynamic}: it cannot be negative")
     if static + dynamic > gpu.smem_bytes_per_cta:
         raise LaunchError(
-            f"the CTA needs {static} bytes of static and {dynamic} of dynamic shared memory, {static + dynamic} in all; "
-            f"{gpu.smem_bytes_per_cta} (227 KiB) are the limit of {gpu.title}\n  hint: fewer stages or a smaller tile"
+            f"the CTA needs {static} bytes of static and {dynamic} of dynamic shared memory, "
+            f"{static + dynamic} in all; "
+            f"{gpu.smem_bytes_per_cta} (227 KiB) are the limit of {gpu.title}\n  hint: fewer stages "
+            "or a smaller tile"
         )
 
 
@@ -294,12 +299,30 @@ def _options(
         raise LaunchError(f"sms={sms}: at least one SM is needed")
     if max_instructions < 1:
         raise LaunchError(f"max_instructions={max_instructions}: at least one is needed")
-    try:
-        return Options(
-            gpu=gpu, schedule=schedule, seed=seed or 0, sms=sms, max_instructions=max_instructions, **switches
-        )  # type: ignore[arg-type]
-    except TypeError as error:
-        raise LaunchError(f"unknown switch: {error}") from None
+    chosen: Any = schedule
+    return Options(
+        gpu=gpu,
+        schedule=chosen,
+        seed=seed or 0,
+        sms=sms,
+        max_instructions=max_instructions,
+        **_known(switches),
+    )
+
+
+_NOT_SWITCHES = ("gpu", "schedule", "seed", "sms", "max_instructions")
+
+
+def _known(switches: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the switches; LaunchError for a name or a value that Options does not have."""
+    kinds = {name: kind for name, kind in get_type_hints(Options).items() if name not in _NOT_SWITCHES}
+    for name, value in switches.items():
+        if name not in kinds:
+            raise LaunchError(f"there is no switch '{name}'\n  hint: the switches are {', '.join(kinds)}")
+        values = get_args(kinds[name]) or (False, True)
+        if value not in values:
+            raise LaunchError(f"switch {name}={value!r}\n  hint: choose one of {', '.join(map(str, values))}")
+    return dict(switches)
 
 
 def launch(

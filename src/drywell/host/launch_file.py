@@ -223,21 +223,24 @@ class _Reader:
         shape = self.integers(table, "shape", where)
         if shape is None or any(s < 0 for s in shape):
             raise self.fail(where, "'shape' must be a list of sizes", "such as shape = [128, 64]")
-        nbytes = math.prod(shape) * DTYPES[str(fmt)].itemsize
+        nbytes = math.prod(shape) * DTYPES[fmt].itemsize
         if nbytes > LARGEST_BYTES:
             raise self.fail(
                 where, f"shape {list(shape)} takes {nbytes} bytes; {LARGEST_BYTES} (8 GiB) are the limit"
             )
         init = table.get("init", "zeros")
         if isinstance(init, str) and init in _INITS:
-            array = self._filled(str(init), table, str(fmt), shape, where)
+            try:
+                array = self._filled(init, table, fmt, shape, where)
+            except (ValueError, OverflowError, MemoryError) as error:
+                raise self.fail(where, f"init '{init}' of shape {list(shape)}: {error}") from None
         elif isinstance(init, str) and init.endswith(".npy"):
-            array = self._from_npy(init, str(fmt), shape, where)
+            array = self._from_npy(init, fmt, shape, where)
         else:
             raise self.fail(
                 where, f"init {init!r} is unknown", f"use one of {', '.join(_INITS)} or a .npy file"
             )
-        return array, str(fmt)
+        return array, fmt
 
     def _filled(
         self, init: str, table: Mapping[str, Any], fmt: str, shape: tuple[int, ...], where: str

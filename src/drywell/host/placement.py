@@ -1,4 +1,6 @@
-"""Where the arrays of a launch lie in global memory: in argument order, and what overlaps on the host overlaps there too."""
+"""Where the arrays of a launch lie in global memory: in argument order, and what overlaps on the host
+overlaps there too.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Stretch:
 def stretches(arrays: Iterable[HostArray]) -> tuple[Stretch, ...]:
     """Return the stretches of the host that arrays span, those that overlap as one.
 
-    Two views into one matrix (its left and its right half, say) share their rows: a copy of each would lose writes.
+    Two views into one matrix (its left and its right half, say) share their rows: a copy of each would lose
+    writes.
     """
     out: list[Stretch] = []
     for array in sorted(arrays, key=lambda a: a.identity):
@@ -53,7 +56,11 @@ class Placement:
     """
 
     def __init__(
-        self, gmem: GlobalMemory, num_ctas: int, names: dict[int, str] | None = None, arrays: Iterable[HostArray] = ()
+        self,
+        gmem: GlobalMemory,
+        num_ctas: int,
+        names: dict[int, str] | None = None,
+        arrays: Iterable[HostArray] = (),
     ) -> None:
         self.gmem = gmem
         self.num_ctas = num_ctas
@@ -78,7 +85,9 @@ class Placement:
     def refuse_lost_writes(self) -> None:
         """Raise LaunchError when the kernel has written to an array that is read-only on the host."""
         for name, address, memory in self._placed.values():
-            if not memory.flags.writeable and not np.array_equal(self.gmem.view(address, memory.nbytes), memory):
+            if not memory.flags.writeable and not np.array_equal(
+                self.gmem.view(address, memory.nbytes), memory
+            ):
                 raise LaunchError(
                     f"{name} is a read-only array and the kernel wrote to it; nothing was copied back\n"
                     "  hint: pass a writable array, such as array.copy()"

@@ -61,7 +61,8 @@ def _element(array: HostArray, dtype: str | None) -> str:
     name = _BY_FORMAT.get(name, name)
     if name not in ELEMENT_TYPES:
         raise LaunchError(
-            f"tensor map: '{name}' is not an element type of the TMA unit; use one of {', '.join(ELEMENT_TYPES)}"
+            f"tensor map: '{name}' is not an element type of the TMA unit; use one of "
+            f"{', '.join(ELEMENT_TYPES)}"
         )
     return name
 
@@ -123,7 +124,8 @@ def tensor_map(
         )
     if steps[-1] != itemsize:
         raise LaunchError(
-            f"tensor map: the last dimension has a stride of {steps[-1]} bytes, the TMA unit needs {itemsize} (contiguous)"
+            f"tensor map: the last dimension has a stride of {steps[-1]} bytes, the TMA unit needs "
+            f"{itemsize} (contiguous)"
         )
     traversal = tuple(int(e) for e in element_strides) if element_strides is not None else (1,) * len(dims)
     if swizzle not in SWIZZLE_SPANS:

@@ -48,13 +48,13 @@ def missing(*words: str) -> Callable[[Mods], str | None]:
     """Return an `unsupported` rule: the instruction binds, and what it would do is not modelled yet,
     whatever its modifiers.
     """
-    text = " ".join(words)
+    text = f"{' '.join(words)} is not executed yet"
     return lambda i: text
 
 
 def single_cta(i: Mods) -> str | None:
     """Say that pairs of CTAs are not executed yet, for an instruction of `cta_group::2`."""
-    return "cta_group::2 (pairs of CTAs)" if cta_group(i) == 2 else None
+    return "cta_group::2 (pairs of CTAs) is not executed yet" if cta_group(i) == 2 else None
 
 
 def refuse(what: str) -> NoReturn:

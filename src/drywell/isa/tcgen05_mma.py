@@ -71,7 +71,7 @@ def not_executed(i: Mods) -> str | None:
     tf32.
     """
     if i["kind"] not in ("kind::f16", "kind::tf32"):
-        return f"tcgen05.mma.{i['kind']}"
+        return f"tcgen05.mma.{i['kind']} is not executed yet"
     return single_cta(i)
 
 

@@ -1,1 +1,3 @@
-"""Results as text and JSON: what ran, how its numbers compare, who owned Tensor Memory, what each warp did. Never an engine."""
+"""Results as text and JSON: what ran, how its numbers compare, who owned Tensor Memory, what each warp did.
+Never an engine.
+"""

@@ -1,4 +1,6 @@
-"""Diagnostics of a text and findings of a run as lines: the place, the line of the text with a caret, notes and the hint."""
+"""Diagnostics of a text and findings of a run as lines: the place, the line of the text with a caret, notes
+and the hint.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ from drywell.base.diagnostic import Diagnostic, Finding, Severity
 from drywell.base.span import Source, Span
 from drywell.report.text import SEVERITY_STYLES, Line, Lines, counted, ranges
 
-_HEAD = re.compile(r"(?P<place>.*?)(?P<severity>error|warning|note|unsupported)(?P<code>\[[\w-]+\]|)(?P<rest>: .*)", re.DOTALL)
+_HEAD = re.compile(
+    r"(?P<place>.*?)(?P<severity>error|warning|note|unsupported)(?P<code>\[[\w-]+\]|)(?P<rest>: .*)",
+    re.DOTALL,
+)
 _CARET = re.compile(r"(?P<gutter> +\| *)(?P<caret>\^+)(?P<rest>.*)")
 
 
@@ -24,7 +29,9 @@ def _one_line(source: Source | None, diagnostic: Diagnostic) -> Source | None:
 
 
 def message_lines(message: str) -> Lines:
-    """Return a message in the form of style.md as styled lines: `place: severity[CODE]: text`, an excerpt, notes, a hint."""
+    """Return a message in the form of style.md as styled lines: `place: severity[CODE]: text`, an excerpt,
+    notes, a hint.
+    """
     return tuple(_styled(text) for text in message.split("\n"))
 
 
@@ -50,7 +57,9 @@ def _styled(text: str) -> Line:
 
 
 def finding_lines(findings: Iterable[Finding], source: Source | None = None) -> Lines:
-    """Return findings as lines, each with its place in the text and in the author's own source, CTA, warp and lanes."""
+    """Return findings as lines, each with its place in the text and in the author's own source, CTA, warp
+    and lanes.
+    """
     out: list[Line] = []
     for finding in findings:
         if not finding.span.line:  # a report of its own, such as a deadlock's

@@ -1,6 +1,7 @@
 """The JSON form of a result: one object with `verdict`, `findings` and `stats`, whatever happened.
 
-`message` says in words what was refused, `diagnostics` lists what is wrong with a text; both are there only when there is something to say.
+`message` says in words what was refused, `diagnostics` lists what is wrong with a text; both are there only
+when there is something to say.
 """
 
 from __future__ import annotations
@@ -13,14 +14,24 @@ import msgspec
 from drywell.base.diagnostic import Diagnostic, Finding
 
 EXIT_CODES = {
-    "clean": 0, "unchecked": 0, "findings": 1, "mismatch": 1, "fault": 1, "deadlock": 1, "bad_input": 2,
-    "unsupported": 3, "budget": 3,
+    "clean": 0,
+    "unchecked": 0,
+    "findings": 1,
+    "mismatch": 1,
+    "fault": 1,
+    "deadlock": 1,
+    "bad_input": 2,
+    "unsupported": 3,
+    "budget": 3,
 }
 """What the command line exits with, by verdict."""
 
 
 def document(
-    verdict: str, findings: Sequence[Finding] = (), stats: Mapping[str, Any] | None = None, message: str = "",
+    verdict: str,
+    findings: Sequence[Finding] = (),
+    stats: Mapping[str, Any] | None = None,
+    message: str = "",
     diagnostics: Sequence[Diagnostic] = (),
 ) -> dict[str, Any]:
     """Return the object of a result; `verdict` is a key of EXIT_CODES."""
@@ -35,5 +46,7 @@ def document(
 
 
 def encode(value: Any) -> str:
-    """Return a value of dataclasses, mappings and sequences as one line of JSON; NaN and infinities become null."""
+    """Return a value of dataclasses, mappings and sequences as one line of JSON; NaN and infinities become
+    null.
+    """
     return msgspec.json.encode(value).decode()

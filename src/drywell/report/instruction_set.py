@@ -1,4 +1,6 @@
-"""The instruction set as a document: everything a declaration says, in words, and whether it can be executed."""
+"""The instruction set as a document: everything a declaration says, in words, and whether it can be
+executed.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,17 @@ from drywell.report.text import Line, Lines, Piece, columns, counted
 
 MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#"
 MOST_SPELLINGS = 3000
-"""Spellings of a declaration that are looked at to say whether it runs; beyond it each option is tried by itself."""
+"""Spellings of a declaration that are looked at to say whether it runs; beyond it each option is tried by
+itself.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What there is to say about a declared instruction.
 
-    `operands` says what each must be in the spelling `example`. `runs` is all, some or none (of its spellings); `refusals` are (why, spelt with these words: none = always) where one cannot be executed.
+    `operands` says what each must be in the spelling `example`. `runs` is all, some or none (of its
+    spellings); `refusals` are (why, spelt with these words: none = always) where one cannot be executed.
     """
 
     name: str
@@ -53,13 +58,18 @@ def _one_at_a_time(slots: Sequence[Slot], start: dict[str, str | None]) -> Itera
 
 
 def legal_spellings(declaration: Declaration) -> tuple[Mods, ...]:
-    """Return the modifiers of its spellings that pass its checks: all of them, or a sample when they are more than MOST_SPELLINGS."""
+    """Return the modifiers of its spellings that pass its checks: all of them, or a sample when they are
+    more than MOST_SPELLINGS.
+    """
     names = [slot.name for slot in declaration.slots]
     choices = [_choices(slot) for slot in declaration.slots]
     total = 1
     for choice in choices:
         total *= len(choice)
-    found = [dict(zip(names, combination, strict=True)) for combination in islice(product(*choices), MOST_SPELLINGS)]
+    found = [
+        dict(zip(names, combination, strict=True))
+        for combination in islice(product(*choices), MOST_SPELLINGS)
+    ]
     if total > MOST_SPELLINGS:
         start = next((f for f in found if not problems(declaration, Mods(f))), found[0])
         found += list(_one_at_a_time(declaration.slots, start))
@@ -94,7 +104,9 @@ def _words(declaration: Declaration, refused: Sequence[Mods], running: Sequence[
 
 def _operand_types(declaration: Declaration, mods: Mods) -> dict[str, str]:
     found: dict[str, Op | None] = {
-        part: declaration.operand_type(part, mods) for operand in declaration.operands for part in operand.parts
+        part: declaration.operand_type(part, mods)
+        for operand in declaration.operands
+        for part in operand.parts
     }
     return {name: describe(op) for name, op in found.items() if op is not None}
 
@@ -107,16 +119,29 @@ def entry(declaration: Declaration) -> Entry:
     example = ".".join(w for w in spellings[0].values() if w) if spellings else ""
     operands = _operand_types(declaration, spellings[0]) if spellings else {}
     return Entry(
-        declaration.name, declaration.family, declaration.syntax, declaration.doc, options, example, operands, declaration.unit,
-        declaration.targets, ".".join(map(str, declaration.since)), declaration.converged, declaration.completes_by,
-        MANUAL + declaration.ref if declaration.ref else "", runs, refusals,
+        declaration.name,
+        declaration.family,
+        declaration.syntax,
+        declaration.doc,
+        options,
+        example,
+        operands,
+        declaration.unit,
+        declaration.targets,
+        ".".join(map(str, declaration.since)),
+        declaration.converged,
+        declaration.completes_by,
+        MANUAL + declaration.ref if declaration.ref else "",
+        runs,
+        refusals,
     )
 
 
 def select(name: str = "", family: str = "", unsupported: bool = False) -> tuple[Declaration, ...]:
     """Return the declarations asked for, all of them by default.
 
-    `name` is a first word ("add"), the start of a spelling ("tcgen05.ld"), a whole spelling, or a declaration's own name ("tcgen05_ld").
+    `name` is a first word ("add"), the start of a spelling ("tcgen05.ld"), a whole spelling, or a
+    declaration's own name ("tcgen05_ld").
     """
     found = declarations()
     if name:
@@ -166,7 +191,9 @@ _RUNS = {"all": ("runs", "green"), "some": ("runs in part", "yellow"), "none": (
 
 def overview_lines() -> Lines:
     """Return a table of the families: how many declarations, how many of them run, and which instructions."""
-    rows: list[list[Piece]] = [[("family", "bold"), ("forms", "bold"), ("run", "bold"), ("instructions", "bold")]]
+    rows: list[list[Piece]] = [
+        [("family", "bold"), ("forms", "bold"), ("run", "bold"), ("instructions", "bold")]
+    ]
     total = 0
     for family in families():
         members = select(family=family)
@@ -175,8 +202,10 @@ def overview_lines() -> Lines:
         shown = " ".join(roots[:8]) + (f" and {len(roots) - 8} more" if len(roots) > 8 else "")
         rows.append([family, str(len(members)), str(whole), shown])
         total += len(members)
-    tail: Line = (f"{counted(total, 'form')}. drywell isa NAME says everything about one, --family NAME lists a family,"
-                  " --unsupported what cannot run.",)
+    tail: Line = (
+        f"{counted(total, 'form')}. drywell isa NAME says everything about one, --family NAME lists a family,"
+        " --unsupported what cannot run.",
+    )
     return (*columns(rows, right=[1, 2], indent=0), (), tail)
 
 
@@ -201,14 +230,19 @@ def list_lines(found: Sequence[Declaration]) -> Lines:
 
 
 def _refusal_lines(one: Entry) -> Lines:
-    return tuple((f"    not {', '.join('.' + w for w in words)}: {why}" if words else f"    {why}",) for why, words in one.refusals)
+    return tuple(
+        (f"    not {', '.join('.' + w for w in words)}: {why}" if words else f"    {why}",)
+        for why, words in one.refusals
+    )
 
 
 def entry_lines(one: Entry) -> Lines:
     """Return everything about one declaration."""
     out: list[Line] = [((one.syntax, "bold"),)]
     out += [("  " + text.strip(),) for text in one.doc.split("\n")]
-    rows: list[list[Piece]] = [[f".{name}", " ".join("." + o for o in options)] for name, options in one.options.items()]
+    rows: list[list[Piece]] = [
+        [f".{name}", " ".join("." + o for o in options)] for name, options in one.options.items()
+    ]
     out += columns(rows, indent=4)
     if one.operands:
         out.append((f"  in {one.example}",))

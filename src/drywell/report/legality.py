@@ -25,7 +25,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Legality:
-    """How a text stands: `num_checked` instructions in `entries` and functions, what cannot be executed, what is not known at all."""
+    """How a text stands: `num_checked` instructions in `entries` and functions, what cannot be executed,
+    what is not known at all.
+    """
 
     num_checked: int
     num_functions: int
@@ -53,16 +55,25 @@ def legality(program: Program) -> Legality:
     groups: dict[tuple[str, bool], list[Span]] = {}
     for why, span, is_unknown in _refused(program):
         groups.setdefault((why, is_unknown), []).append(span)
-    refusals = {known: tuple(Refusal(w, tuple(s)) for (w, u), s in groups.items() if u is known) for known in (False, True)}
+    refusals = {
+        known: tuple(Refusal(w, tuple(s)) for (w, u), s in groups.items() if u is known)
+        for known in (False, True)
+    }
     defined = [f for f in program.functions.values() if not f.is_external]
     return Legality(
-        sum(len(f.code) for f in defined), len(defined), program.entries, program.target, ".".join(map(str, program.version)),
-        refusals[False], refusals[True],
+        sum(len(f.code) for f in defined),
+        len(defined),
+        program.entries,
+        program.target,
+        ".".join(map(str, program.version)),
+        refusals[False],
+        refusals[True],
     )
 
 
 def verdict_of(found: Legality | None, diagnostics: Sequence[Diagnostic]) -> str:
-    """Return bad_input when something is wrong, unsupported when something could not be judged, else clean."""
+    """Return bad_input when something is wrong, unsupported when something could not be judged, "
+    "else clean."""
     if found is None or any(d.severity is Severity.ERROR for d in diagnostics):
         return "bad_input"
     return "unsupported" if found.unknown else "clean"
@@ -72,8 +83,16 @@ def legality_lines(found: Legality | None, diagnostics: Sequence[Diagnostic], so
     """Return every diagnostic with its caret, then what was checked and what could not run."""
     out: list[Line] = list(diagnostic_lines(diagnostics, source))
     if found is None:
-        return (*out, ((source.name, "bold"), f": {summary(diagnostics)}; the text cannot be read, so no instruction was checked"))
-    what = f"{counted(found.num_checked, 'instruction')} of {counted(found.num_functions, 'function')} checked"
+        return (
+            *out,
+            (
+                (source.name, "bold"),
+                f": {summary(diagnostics)}; the text cannot be read, so no instruction was checked",
+            ),
+        )
+    what = (
+        f"{counted(found.num_checked, 'instruction')} of {counted(found.num_functions, 'function')} checked"
+    )
     against = f"for {found.target or 'no target'}, PTX {found.version}"
     out.append(((source.name, "bold"), f": {what} {against}: {summary(diagnostics)}"))
     for refusal in (*found.unknown, *found.refusals):

@@ -21,9 +21,27 @@ ROLES = (
 """A warp's role: the first of these spellings that it executed."""
 
 SHOWN = (
-    "tcgen05.alloc", "tcgen05.dealloc", "tcgen05.mma", "tcgen05.ld", "tcgen05.st", "tcgen05.cp", "tcgen05.shift",
-    "tcgen05.commit", "tcgen05.wait", "cp.async", "cp.reduce", "mbarrier.arrive", "mbarrier.try_wait", "mbarrier.test_wait",
-    "bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync", "barrier.cluster", "setmaxnreg", "griddepcontrol",
+    "tcgen05.alloc",
+    "tcgen05.dealloc",
+    "tcgen05.mma",
+    "tcgen05.ld",
+    "tcgen05.st",
+    "tcgen05.cp",
+    "tcgen05.shift",
+    "tcgen05.commit",
+    "tcgen05.wait",
+    "cp.async",
+    "cp.reduce",
+    "mbarrier.arrive",
+    "mbarrier.try_wait",
+    "mbarrier.test_wait",
+    "bar.sync",
+    "bar.cta.sync",
+    "barrier.sync",
+    "barrier.cta.sync",
+    "barrier.cluster",
+    "setmaxnreg",
+    "griddepcontrol",
 )
 """Spellings worth a line in the table: what runs beside the warp, and what it waits for."""
 
@@ -60,7 +78,9 @@ def short(spelling: str) -> str:
 def _shown(activity: WarpActivity, source: Source) -> list[tuple[str, str, int]]:
     """Return (spelling, place, times) of what is worth showing, in program order."""
     found = [(spelling_at(span, source), span, count) for span, _, count in activity.sites]
-    return [(short(s), span.loc or f"{span.file}:{span.line}", n) for s, span, n in found if s.startswith(SHOWN)]
+    return [
+        (short(s), span.loc or f"{span.file}:{span.line}", n) for s, span, n in found if s.startswith(SHOWN)
+    ]
 
 
 def role(spellings: Iterable[str]) -> str:

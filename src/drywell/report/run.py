@@ -1,4 +1,6 @@
-"""What happened in a run, as lines: the launch, how much was executed, what the kernel printed, each comparison, the verdict."""
+"""What happened in a run, as lines: the launch, how much was executed, what the kernel printed, each
+comparison, the verdict.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,15 @@ from drywell.report.diagnostics import finding_lines
 from drywell.report.text import Line, Lines, Piece, counted, dims
 
 MOST_PRINTED_LINES = 200
+MOST_EXPRESSION = 60
+"""Characters of an expected value's expression that are repeated beside the comparison."""
 
 VERDICTS: Mapping[str, tuple[str, str]] = {
     "clean": ("bold green", "nothing to report"),
-    "unchecked": ("bold green", "it ran to its end; the hazard checker does not exist yet, so nothing is said about races"),
+    "unchecked": (
+        "bold green",
+        "it ran to its end; the hazard checker does not exist yet, so nothing is said about races",
+    ),
     "findings": ("bold red", "the run breaks rules, see above"),
     "mismatch": ("bold red", "it ran to its end, with wrong numbers"),
     "fault": ("bold red", "the kernel was stopped; arrays hold what it had written"),
@@ -64,32 +71,51 @@ def work(stats: Mapping[str, Any]) -> Line:
 
 
 def printed_lines(text: str) -> Lines:
-    """Return what the kernel printed, set off by a bar; the last lines are left out when there are very many."""
+    """Return what the kernel printed, set off by a bar; the last lines are left out when there are very
+    many.
+    """
     if not text:
         return ()
     texts = text.removesuffix("\n").split("\n")
     out: list[Line] = [("  the kernel printed:",)]
     out += [(("  | ", "dim"), t) for t in texts[:MOST_PRINTED_LINES]]
     if len(texts) > MOST_PRINTED_LINES:
-        out.append((f"  and {counted(len(texts) - MOST_PRINTED_LINES, 'more line')} (all of them with --json)",))
+        out.append(
+            (f"  and {counted(len(texts) - MOST_PRINTED_LINES, 'more line')} (all of them with --json)",)
+        )
     return tuple(out)
 
 
 def comparison_lines(comparison: Comparison, expression: str = "") -> Lines:
     """Return how an array compares: one line when it is right, else the first wrong element too."""
     name: Piece = (comparison.buffer, "bold")
-    of = f" with {expression}" if expression else ""
+    of = f" with {_shortened(expression)}" if expression else ""
     if comparison.num_wrong == 0:
         how = "equal bit for bit" if comparison.is_exact else "agree"
         error = "" if comparison.is_exact else f" (largest error {comparison.largest_error:.2g})"
-        return (("  ", ("ok", "green"), "     ", name, f": all {comparison.num_elements:,} elements {how}{of}{error}"),)
+        return (
+            (
+                "  ",
+                ("ok", "green"),
+                "     ",
+                name,
+                f": all {comparison.num_elements:,} elements {how}{of}{error}",
+            ),
+        )
     at = ",".join(map(str, comparison.first))
     count = f"{comparison.num_wrong:,} of {comparison.num_elements:,} elements"
     return (
         ("  ", ("WRONG", "bold red"), "  ", name, f": {count} do not agree{of}"),
-        (f"         the first is {comparison.buffer}[{at}] = {comparison.first_found:.9g}, expected "
-         f"{comparison.first_expected:.9g}; the largest error is {comparison.largest_error:.3g}",),
+        (
+            f"         the first is {comparison.buffer}[{at}] = {comparison.first_found:.9g}, expected "
+            f"{comparison.first_expected:.9g}; the largest error is {comparison.largest_error:.3g}",
+        ),
     )
+
+
+def _shortened(expression: str) -> str:
+    words = " ".join(expression.split())
+    return words if len(words) <= MOST_EXPRESSION else words[: MOST_EXPRESSION - 3] + "..."
 
 
 def verdict_line(verdict: str) -> Line:
@@ -99,8 +125,13 @@ def verdict_line(verdict: str) -> Line:
 
 
 def run_lines(
-    verdict: str, findings: Sequence[Finding], stats: Mapping[str, Any], comparisons: Sequence[Comparison] = (),
-    expressions: Mapping[str, str] | None = None, source: Source | None = None, end: Lines = (),
+    verdict: str,
+    findings: Sequence[Finding],
+    stats: Mapping[str, Any],
+    comparisons: Sequence[Comparison] = (),
+    expressions: Mapping[str, str] | None = None,
+    source: Source | None = None,
+    end: Lines = (),
 ) -> Lines:
     """Return the whole report of a run that began; `end` says what ended it when no finding does."""
     out: list[Line] = [heading(stats), work(stats), *printed_lines(stats.get("printed", ""))]

@@ -1,4 +1,6 @@
-"""Tensor Memory as a picture in text: 4 rows of 32 lanes, 16 columns of 32 columns, a letter for what wrote there last."""
+"""Tensor Memory as a picture in text: 4 rows of 32 lanes, 16 columns of 32 columns, a letter for what wrote
+there last.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ STYLES = ("bold cyan", "bold magenta", "bold green", "bold yellow", "bold blue",
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Columns [column, column + num_cols) that one instruction writes as a whole, and the writers that last wrote cells of it."""
+    """Columns [column, column + num_cols) that one instruction writes as a whole, and the writers that last
+    wrote cells of it.
+    """
 
     letter: str
     column: int
@@ -36,7 +40,10 @@ def regions(snapshot: TmemSnapshot) -> tuple[Region, ...]:
         writer = snapshot.writers[k]
         by_extent.setdefault((writer.column, writer.num_cols), []).append(writer)
     letters = (ascii_uppercase[k % 26] for k in range(len(by_extent)))
-    return tuple(Region(letter, *extent, tuple(w)) for letter, (extent, w) in zip(letters, sorted(by_extent.items()), strict=True))
+    return tuple(
+        Region(letter, *extent, tuple(w))
+        for letter, (extent, w) in zip(letters, sorted(by_extent.items()), strict=True)
+    )
 
 
 def _owned(allocations: Iterable[Allocation]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -47,7 +54,10 @@ def _owned(allocations: Iterable[Allocation]) -> np.ndarray[tuple[int], np.dtype
 
 
 def _cell(snapshot: TmemSnapshot, letters: dict[int, str], is_owned: bool, lane: int, col: int) -> str:
-    found = {letters.get(int(k), "") for k in np.unique(snapshot.last_writer[lane : lane + 32, col : col + GRANULE])}
+    found = {
+        letters.get(int(k), "")
+        for k in np.unique(snapshot.last_writer[lane : lane + 32, col : col + GRANULE])
+    }
     found.discard("")
     if not found:
         return UNWRITTEN if is_owned else FREE
@@ -55,15 +65,28 @@ def _cell(snapshot: TmemSnapshot, letters: dict[int, str], is_owned: bool, lane:
 
 
 def map_lines(snapshot: TmemSnapshot, source: Source, cta: int = 0) -> Lines:
-    """Return the map of one CTA's Tensor Memory, its allocations and, per letter, what wrote those columns last."""
-    title: Line = (("Tensor Memory", "bold"), f" of CTA {cta}: {NUM_LANES} lanes x {NUM_COLS} columns; one sign is 32 lanes x 32 columns")
+    """Return the map of one CTA's Tensor Memory, its allocations and, per letter, what wrote those columns
+    last.
+    """
+    title: Line = (
+        ("Tensor Memory", "bold"),
+        f" of CTA {cta}: {NUM_LANES} lanes x {NUM_COLS} columns; one sign is 32 lanes x 32 columns",
+    )
     if not snapshot.allocations:
         return (title, ("  the CTA allocated none",))
     found = regions(snapshot)
-    letters = {k: r.letter for r in found for k, w in enumerate(snapshot.writers) if (w.column, w.num_cols) == (r.column, r.num_cols)}
+    letters = {
+        k: r.letter
+        for r in found
+        for k, w in enumerate(snapshot.writers)
+        if (w.column, w.num_cols) == (r.column, r.num_cols)
+    }
     styles = {r.letter: STYLES[k % len(STYLES)] for k, r in enumerate(found)}
     owned = _owned(snapshot.allocations)
-    out: list[Line] = [title, ("  column        " + "".join(f"{col:<4d}" for col in range(0, NUM_COLS, GRANULE)),)]
+    out: list[Line] = [
+        title,
+        ("  column        " + "".join(f"{col:<4d}" for col in range(0, NUM_COLS, GRANULE)),),
+    ]
     for lane in range(0, NUM_LANES, 32):
         row: list[Piece] = [f"  lanes {f'{lane}-{lane + 31}':<8s}"]
         for col in range(0, NUM_COLS, GRANULE):
@@ -73,17 +96,33 @@ def map_lines(snapshot: TmemSnapshot, source: Source, cta: int = 0) -> Lines:
     return (*out, *_legend(snapshot, found, styles, source))
 
 
-def _legend(snapshot: TmemSnapshot, found: tuple[Region, ...], styles: dict[str, str], source: Source) -> Lines:
+def _legend(
+    snapshot: TmemSnapshot, found: tuple[Region, ...], styles: dict[str, str], source: Source
+) -> Lines:
     rows: list[list[Piece]] = []
     for allocation in snapshot.allocations:
         freed = f", freed at {_place(allocation.freed)}" if allocation.freed else ", never freed"
-        rows.append(["own", _extent(allocation.column, allocation.num_cols), f"allocated at {_place(allocation.span)}{freed}"])
+        rows.append(
+            [
+                "own",
+                _extent(allocation.column, allocation.num_cols),
+                f"allocated at {_place(allocation.span)}{freed}",
+            ]
+        )
     for region in found:
-        by = sorted({f"{short(spelling_at(w.span, source)) or w.what} at {_place(w.span)}" for w in region.writers})
+        by = sorted(
+            {f"{short(spelling_at(w.span, source)) or w.what} at {_place(w.span)}" for w in region.writers}
+        )
         shown = "; ".join(by[:2]) + (f" and {len(by) - 2} more places" if len(by) > 2 else "")
-        rows.append([(region.letter, styles[region.letter]), _extent(region.column, region.num_cols), f"last written by {shown}"])
+        rows.append(
+            [
+                (region.letter, styles[region.letter]),
+                _extent(region.column, region.num_cols),
+                f"last written by {shown}",
+            ]
+        )
     signs = f"{UNWRITTEN} allocated, never written   {FREE} never allocated"
-    return (*columns(rows), (f"  {signs}", ))
+    return (*columns(rows), (f"  {signs}",))
 
 
 def _extent(column: int, num_cols: int) -> str:

@@ -1,6 +1,8 @@
-"""Lines of styled text: reports build them, `write` puts them on a stream, in colour on a terminal and plain elsewhere.
+"""Lines of styled text: reports build them, `write` puts them on a stream, in colour on a terminal and
+plain elsewhere.
 
-A line is a tuple of pieces; a piece is a text or a (text, style) pair. The styles are those of `rich`: "bold", "red", "dim"...
+A line is a tuple of pieces; a piece is a text or a (text, style) pair. The styles are those of `rich`:
+"bold", "red", "dim"...
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ Piece = str | tuple[str, str]
 Line = tuple[Piece, ...]
 Lines = tuple[Line, ...]
 
-SEVERITY_STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan", "unsupported": "bold yellow"}
+SEVERITY_STYLES = {
+    "error": "bold red",
+    "warning": "bold yellow",
+    "note": "bold cyan",
+    "unsupported": "bold yellow",
+}
 
 
 def plain(lines: Iterable[Line]) -> str:
@@ -26,7 +33,9 @@ def plain(lines: Iterable[Line]) -> str:
 
 
 def is_colourful(stream: TextIO) -> bool:
-    """Tell whether `stream` is a terminal that takes colours; NO_COLOR (set to anything) and TERM=dumb say no."""
+    """Tell whether `stream` is a terminal that takes colours; NO_COLOR (set to anything) and TERM=dumb say
+    no.
+    """
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -44,13 +53,18 @@ def write(lines: Iterable[Line], stream: TextIO) -> None:
         console.print(Text.assemble(*line))
 
 
-def columns(rows: Sequence[Sequence[Piece]], right: Sequence[int] = (), indent: int = 2, gap: int = 2) -> Lines:
-    """Return rows as lines with their cells in columns, as wide as the widest cell; columns in `right` are set flush right.
+def columns(
+    rows: Sequence[Sequence[Piece]], right: Sequence[int] = (), indent: int = 2, gap: int = 2
+) -> Lines:
+    """Return rows as lines with their cells in columns, as wide as the widest cell; columns in `right` are
+    set flush right.
 
     >>> plain(columns([["a", "1"], ["bcd", "23"]], right=[1], indent=0))
     'a     1\\nbcd  23\\n'
     """
-    widths = [max(len(_text(row[k])) for row in rows if k < len(row)) for k in range(max(map(len, rows), default=0))]
+    widths = [
+        max(len(_text(row[k])) for row in rows if k < len(row)) for k in range(max(map(len, rows), default=0))
+    ]
     return tuple(_row(row, widths, right, indent, gap) for row in rows)
 
 

@@ -18,7 +18,10 @@ from oracle.ptxas.scaffold import FIRST_LINE, HEADER, LINES_PER_KERNEL, TARGET, 
 
 BATCH = 500
 _SECONDS = 300
-_MESSAGE = re.compile(r"^ptxas \S+, line (\d+); (?:error|fatal)\s*: (.*)$")
+_MESSAGE = re.compile(r"^ptxas .*?, line (\d+); (?:error|fatal)\s*: (.*)$")
+_NARROW = re.compile(r"Program uses 32-bit address on line '(\d+)'")
+_NO_32_BITS = "32-Bit ABI"
+_OWN_ERROR = "Internal compiler error"
 _STOPPER = "bogus.instruction;"
 
 
@@ -47,6 +50,11 @@ def classify(message: str) -> str:
     return re.sub(r"\d+", "N", re.sub(r"'[^']*'", "'*'", message))[:70]
 
 
+def _refusal(message: str) -> Verdict:
+    """Return the verdict that a message amounts to; an error of the assembler's own is a crash."""
+    return Verdict("C" if _OWN_ERROR in message else "R", classify(message))
+
+
 @dataclass(slots=True)
 class _Outcome:
     """One run: messages by index of row, whether it succeeded, whether it crashed."""
@@ -64,15 +72,23 @@ def _run(texts: Sequence[str], folder: Path) -> _Outcome:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return _Outcome({}, False, True)
-    messages: dict[int, str] = {}
-    for line in (done.stdout + done.stderr).splitlines():
+    output = done.stdout + done.stderr
+    return _Outcome(_messages(output), done.returncode == 0, done.returncode < 0)
+
+
+def _messages(output: str) -> dict[int, str]:
+    """Return the first message about each row, by the row's index."""
+    found: dict[int, str] = {}
+    for line in output.splitlines():
         match = _MESSAGE.match(line)
+        text = match.group(2) if match else _NO_32_BITS
+        match = match or (_NARROW.search(line) if _NO_32_BITS in output else None)
         if match:
             index = (int(match.group(1)) - FIRST_LINE) // LINES_PER_KERNEL
             if index < 0:
                 raise RuntimeError(f"the scaffold itself is refused: {line}")
-            messages.setdefault(index, match.group(2))
-    return _Outcome(messages, done.returncode == 0, done.returncode < 0 or done.returncode >= 128)
+            found.setdefault(index, text)
+    return found
 
 
 def _front_end(texts: Sequence[str], folder: Path) -> dict[int, str]:
@@ -127,7 +143,7 @@ def assemble(texts: Sequence[str]) -> list[Verdict]:
         for start in range(0, len(texts), BATCH):
             batch = texts[start : start + BATCH]
             rejected = _front_end(batch, Path(name))
-            verdicts = {n: Verdict("R", classify(text)) for n, text in rejected.items()}
+            verdicts = {n: _refusal(text) for n, text in rejected.items()}
             _back_end(batch, [n for n in range(len(batch)) if n not in rejected], Path(name), verdicts)
             out += [verdicts[n] for n in range(len(batch))]
     return out

@@ -1,4 +1,6 @@
-"""Bad input of every kind gets one clear message: the place, the remedy, exit code 2 or 3, never a traceback."""
+"""Bad input of every kind gets one clear message: the place, the remedy, exit code 2 or 3, never a
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,13 @@ def refused(said: Any, code: int, *words: str) -> None:
 
 # ---------------------------------------------------------------- files that cannot be read
 def test_a_missing_launch_file(drywell: Callable, folder: Path) -> None:
-    refused(drywell("run", folder / "none.toml"), 2, "none.toml", "No such file", "hint: give the path of a launch file")
+    refused(
+        drywell("run", folder / "none.toml"),
+        2,
+        "none.toml",
+        "No such file",
+        "hint: give the path of a launch file",
+    )
 
 
 def test_a_folder_in_place_of_a_launch_file(drywell: Callable, folder: Path) -> None:
@@ -60,22 +68,36 @@ def test_a_launch_file_that_is_no_text(drywell: Callable, folder: Path) -> None:
 
 
 def test_a_missing_module(drywell: Callable, spoil: Callable) -> None:
-    refused(drywell("run", spoil("triple.ptx", "none.ptx")), 2, "none.ptx", "No such file", "hint: give the path of a .ptx")
+    refused(
+        drywell("run", spoil("triple.ptx", "none.ptx")),
+        2,
+        "none.ptx",
+        "No such file",
+        "hint: give the path of a .ptx",
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "verify"])
 @pytest.mark.parametrize(
-    "content", [b"\x7fELF\x02\x01\x01\x00\xff\xfe", b"\x00\x01\x02\x03", b"", b"not a kernel", "é".encode("latin-1")]
+    "content",
+    [b"\x7fELF\x02\x01\x01\x00\xff\xfe", b"\x00\x01\x02\x03", b"", b"not a kernel", "é".encode("latin-1")],
 )
 def test_a_binary_or_an_empty_file_in_place_of_ptx(
     drywell: Callable, folder: Path, command: str, content: bytes
 ) -> None:
     (folder / "triple.ptx").write_bytes(content)
-    refused(drywell(command, folder / ("triple.toml" if command == "run" else "triple.ptx")), 2, "triple.ptx", "hint: ")
+    refused(
+        drywell(command, folder / ("triple.toml" if command == "run" else "triple.ptx")),
+        2,
+        "triple.ptx",
+        "hint: ",
+    )
 
 
 def test_a_missing_text_to_verify(drywell: Callable, folder: Path) -> None:
-    refused(drywell("verify", folder / "none.ptx"), 2, "none.ptx", "No such file", "hint: give the path of a .ptx")
+    refused(
+        drywell("verify", folder / "none.ptx"), 2, "none.ptx", "No such file", "hint: give the path of a .ptx"
+    )
 
 
 # ---------------------------------------------------------------- texts that are not legal
@@ -98,15 +120,25 @@ def test_all_errors_of_a_text_are_reported_each_with_its_caret(drywell: Callable
     spoil("mul.lo.u32", "mul.low.u32", "triple.ptx")
     launch = spoil("st.global.u32 [%p], %v", "st.global.u32 [%q], %v", "triple.ptx")
     for said in (drywell("run", launch), drywell("verify", launch.with_suffix(".ptx"))):
-        refused(said, 2, "triple.ptx:17:7: error[E0301]", "triple.ptx:18:18: error[E0320]", "2 errors", "hint: ")
+        refused(
+            said, 2, "triple.ptx:17:7: error[E0301]", "triple.ptx:18:18: error[E0320]", "2 errors", "hint: "
+        )
         assert said.err.count("^") >= 2
 
 
-def test_an_unknown_instruction_stops_only_the_entries_that_reach_it(drywell: Callable, spoil: Callable) -> None:
-    launch = spoil(".address_size 64\n", ".address_size 64\n.visible .entry odd() { frobnicate.b32; ret; }\n", "triple.ptx")
+def test_an_unknown_instruction_stops_only_the_entries_that_reach_it(
+    drywell: Callable, spoil: Callable
+) -> None:
+    launch = spoil(
+        ".address_size 64\n",
+        ".address_size 64\n.visible .entry odd() { frobnicate.b32; ret; }\n",
+        "triple.ptx",
+    )
     assert drywell("run", launch).code == 0
     said = drywell("run", spoil('entry = "triple"', 'entry = "odd"'))
-    refused(said, 3, "triple.ptx:4:25: error[UNSUPPORTED]", "'frobnicate.b32' is not an instruction Drywell knows")
+    refused(
+        said, 3, "triple.ptx:4:25: error[UNSUPPORTED]", "'frobnicate.b32' is not an instruction Drywell knows"
+    )
     said = drywell("verify", launch.with_suffix(".ptx"))
     refused(said, 3, "triple.ptx:4:25: warning[E0300]", "cannot run yet", "line 4")
 
@@ -143,7 +175,11 @@ ALLOC = """\
         ("block = [64, 1, 1]", "", ("block", ".reqntid", "pass block=")),
         ("grid = [1, 1, 1]", "grid = [0, 1, 1]", ("grid (0, 1, 1)", "at least 1")),
         ("grid = [1, 1, 1]", "grid = [1, 70000, 1]", ("70000 along y", "65535")),
-        ("grid = [1, 1, 1]", "grid = [3, 1, 1]\ncluster = [2, 1, 1]", ("(2, 1, 1) does not divide grid (3, 1, 1)", "hint: ")),
+        (
+            "grid = [1, 1, 1]",
+            "grid = [3, 1, 1]\ncluster = [2, 1, 1]",
+            ("(2, 1, 1) does not divide grid (3, 1, 1)", "hint: "),
+        ),
         ("grid = [1, 1, 1]", "grid = [32, 1, 1]\ncluster = [32, 1, 1]", ("32 CTAs", "16")),
         ("grid = [1, 1, 1]", "dynamic_smem = 232449", ("232449", "232448 (227 KiB)", "hint: ")),
         ("grid = [1, 1, 1]", "dynamic_smem = -1", ("dynamic_smem -1", "negative")),
@@ -158,8 +194,10 @@ ALLOC = """\
         ("u32 = 64\n", "u32 = 0.5\n", ("argument 1 (n)", "0.5 is not a whole number")),
         ('pointer = "x"\n', "u32 = 0\n", ("argument 0 (x)", "8 bytes, the argument 4")),
     ],
-)  # fmt: skip
-def test_a_launch_that_cannot_be(drywell: Callable, spoil: Callable, old: str, new: str, words: tuple[str, ...]) -> None:
+)
+def test_a_launch_that_cannot_be(
+    drywell: Callable, spoil: Callable, old: str, new: str, words: tuple[str, ...]
+) -> None:
     refused(drywell("run", spoil(old, new)), 2, *words)
 
 
@@ -178,12 +216,22 @@ def test_a_cluster_of_two_is_unsupported_and_says_so(drywell: Callable, spoil: C
         ("u32 = 64", "i32 = 64", ("[[args]] number 1", "there is no key 'i32'", "hint: ")),
         ("u32 = 64", "u32 = 64\ns32 = 1", ("[[args]] number 1", "u32, s32")),
         ('dtype = "u32"', 'dtype = "u33"', ("[buffers.x]", "'u33' is not a format", "hint: use one of")),
-        ('init = "arange"', 'init = "random"', ("[buffers.x]", "'random' is unknown", "hint: use one of normal")),
+        (
+            'init = "arange"',
+            'init = "random"',
+            ("[buffers.x]", "'random' is unknown", "hint: use one of normal"),
+        ),
         ('init = "arange"', 'init = "none.npy"', ("[buffers.x]", "none.npy", "No such file")),
         ("shape = [64]", "shape = [99999999999]", ("[buffers.x]", "8 GiB")),
         ("shape = [64]", "shape = [-1]", ("[buffers.x]", "must be a list of sizes")),
         ('pointer = "x"', 'pointer = "y"', ("[[args]] number 0", "no buffer 'y'", "the buffers are x")),
         ("[expect.x]", "[expect.y]", ("[expect.y]", "no buffer 'y'", "the buffers are x")),
+        ("shape = [64]", f"shape = {[1] * 99}", ("[buffers.x]", "dimension")),
+        ('init = "arange"', 'init = "uniform"\nhigh = inf', ("[buffers.x]", "init 'uniform'")),
+        ('init = "arange"', 'init = "integers"\nlow = 5', ("[buffers.x]", "low 5 must be below high 5")),
+        ('init = "arange"', f'init = "integers"\nhigh = {2**70}', ("[buffers.x]", "init 'integers'")),
+        ('init = "arange"', 'init = "arange"\nseed = -1', ("[buffers.x]", "'seed' is -1")),
+        ('"triple.ptx"', '"a\\u0000b.ptx"', ("null", "hint: give the path")),
         ("exact = true", "exact = true\nrtol = 1.0", ("[expect.x]", "no room for rtol")),
         ('"3 * x"', '"3 * y"', ("[expect.x]", "column 5", "no buffer or function 'y'", "the buffers are x")),
         ('"3 * x"', '"3 *"', ("[expect.x]", "column")),
@@ -193,14 +241,16 @@ def test_a_cluster_of_two_is_unsupported_and_says_so(drywell: Callable, spoil: C
         ('"3 * x"', '"np.load"', ("[expect.x]", "np.load is not allowed")),
         ('"3 * x"', '"np.zeros((99999, 99999))"', ("[expect.x]", "larger than")),
     ],
-)  # fmt: skip
+)
 def test_a_launch_file_that_says_what_cannot_be(
     drywell: Callable, spoil: Callable, old: str, new: str, words: tuple[str, ...]
 ) -> None:
     refused(drywell("run", spoil(old, new)), 2, *words)
 
 
-def test_an_npy_file_with_pickled_objects_is_not_unpickled(drywell: Callable, spoil: Callable, folder: Path) -> None:
+def test_an_npy_file_with_pickled_objects_is_not_unpickled(
+    drywell: Callable, spoil: Callable, folder: Path
+) -> None:
     class Boom:
         def __reduce__(self) -> Any:
             return (Path.touch, (folder / "unpickled",))
@@ -218,7 +268,11 @@ def test_an_npy_file_of_the_right_numbers_is_taken(drywell: Callable, spoil: Cal
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('tensor_map = "x"', 'tensor_map = "y"', ("[[args]] number 0", "no tensor map 'y'", "the tensor maps are x")),
+        (
+            'tensor_map = "x"',
+            'tensor_map = "y"',
+            ("[[args]] number 0", "no tensor map 'y'", "the tensor maps are x"),
+        ),
         ('tensor_map = "x"', 'pointer = "x"', ("argument 0 (x)", "128 bytes", "expected a tensor map")),
         ("box = [64, 64]", "box = [64]", ("[tensor_maps.x]", "box (64,) has 1 dimensions, the tensor 2")),
         ("box = [64, 64]", "box = [512, 64]", ("[tensor_maps.x]", "512", "256")),
@@ -239,12 +293,33 @@ def test_a_tensor_map_that_cannot_be(
 
 
 # ---------------------------------------------------------------- anything at all in a launch file
-ODD = (None, True, -1, 0, 2**70, 1.5, float("inf"), float("nan"), "", "x", "a.npy", [], [0], ["x"], [[1]], {}, {"x": 1}, [{}])
+ODD = (
+    None,
+    True,
+    -1,
+    0,
+    2**70,
+    1.5,
+    float("inf"),
+    float("nan"),
+    "",
+    "x",
+    "a.npy",
+    [],
+    [0],
+    ["x"],
+    [[1]],
+    {},
+    {"x": 1},
+    [{}],
+)
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path of every value of a document."""
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, inner in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
         yield (*path, key)
         yield from paths(inner, (*path, key))
 

@@ -12,13 +12,28 @@ from pathlib import Path
 import drywell as package
 
 RUN = "import sys; from drywell.cli.main import main; sys.exit(main())"
-HEAVY = ("numpy", "rich", "msgspec", "llvmlite", "ml_dtypes", "drywell.host", "drywell.isa", "drywell.engine", "drywell.ptx")
+HEAVY = (
+    "numpy",
+    "rich",
+    "msgspec",
+    "llvmlite",
+    "ml_dtypes",
+    "drywell.host",
+    "drywell.isa",
+    "drywell.engine",
+    "drywell.ptx",
+)
 
 
 def loaded_by(code: str) -> set[str]:
     """Return the modules that a fresh interpreter has loaded after running code."""
-    show = f"import contextlib, io, sys\nwith contextlib.redirect_stdout(io.StringIO()):\n    {code}\nprint(*sys.modules)"
-    return set(subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True).stdout.split())
+    quietly = f"with contextlib.redirect_stdout(io.StringIO()):\n    {code}"
+    show = f"import contextlib, io, sys\n{quietly}\nprint(*sys.modules)"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", show], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
 
 
 def test_help_and_import_load_nothing_heavy() -> None:
@@ -47,13 +62,19 @@ def test_an_unknown_command_is_bad_usage(drywell: Callable) -> None:
 
 
 def test_python_m_drywell_is_the_same_command() -> None:
-    out = subprocess.run([sys.executable, "-m", "drywell", "--version"], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-m", "drywell", "--version"], capture_output=True, text=True, check=True
+    ).stdout
     assert f"drywell {package.__version__}\n" == out
 
 
 def test_an_interrupt_ends_a_run_with_130_and_no_traceback(folder: Path) -> None:
     """The module comes through a pipe, so that the run is known to have begun when it is interrupted."""
-    text = (folder / "triple.ptx").read_text().replace("done:\n", "again:\n  add.u32 %v, %v, 1;\n  bra again;\ndone:\n")
+    text = (
+        (folder / "triple.ptx")
+        .read_text()
+        .replace("done:\n", "again:\n  add.u32 %v, %v, 1;\n  bra again;\ndone:\n")
+    )
     (folder / "triple.ptx").unlink()
     os.mkfifo(folder / "triple.ptx")
     command = [sys.executable, "-c", RUN, "run", str(folder / "triple.toml")]

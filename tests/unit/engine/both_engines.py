@@ -42,7 +42,9 @@ def linked(text: str, entry: str = "k") -> Executable:
 
 @dataclass
 class Machine:
-    """A grid with the kernel's arrays in its memory; parameters are the arrays' addresses, then the scalars as u32."""
+    """A grid with the kernel's arrays in its memory; parameters are the arrays' addresses, then the
+    scalars as u32.
+    """
 
     executable: Executable
     grid: Grid
@@ -59,19 +61,34 @@ class Machine:
 
 
 def machine(
-    executable: Executable, arrays: Mapping[str, np.ndarray] | None = None, scalars: Sequence[int] = (), grid: int = 1, block: int = 32
+    executable: Executable,
+    arrays: Mapping[str, np.ndarray] | None = None,
+    scalars: Sequence[int] = (),
+    grid: int = 1,
+    block: int = 32,
 ) -> Machine:
     gmem = GlobalMemory()
     addresses = place_globals(executable, gmem)
     pointers = [gmem.place(name, array.copy()) for name, array in (arrays or {}).items()]
-    params = b"".join([*(struct.pack("<Q", p) for p in pointers), *(struct.pack("<I", s & 0xFFFFFFFF) for s in scalars)])
+    params = b"".join(
+        [*(struct.pack("<Q", p) for p in pointers), *(struct.pack("<I", s & 0xFFFFFFFF) for s in scalars)]
+    )
     symbols = tuple(SmemSymbol(*s) for s in executable.shared_symbols)
     kernel = Kernel(
-        executable.entry.name, RegisterLayout(executable.register_widths), executable.static_shared_end - SHARED_BASE, 0, symbols,
+        executable.entry.name,
+        RegisterLayout(executable.register_widths),
+        executable.static_shared_end - SHARED_BASE,
+        0,
+        symbols,
         executable.local_bytes,
     )
     whole = Grid(
-        kernel, gmem=gmem, gpu=load_gpu("b200"), grid_dim=(grid, 1, 1), block_dim=(block, 1, 1), params=params.ljust(executable.param_bytes, b"\0"),
+        kernel,
+        gmem=gmem,
+        gpu=load_gpu("b200"),
+        grid_dim=(grid, 1, 1),
+        block_dim=(block, 1, 1),
+        params=params.ljust(executable.param_bytes, b"\0"),
     )
     return Machine(executable, whole, addresses)
 
@@ -86,7 +103,9 @@ def interpret(m: Machine) -> list[Warp]:
 
 
 def run_compiled(m: Machine, optimise: int = 0) -> list[Warp]:
-    """Run the kernel warp by warp: regions compiled, branches between them interpreted. No warp may diverge or wait."""
+    """Run the kernel warp by warp: regions compiled, branches between them interpreted. No warp may
+    diverge or wait.
+    """
     warps = [warp for cta in m.grid.admit() for warp in cta.warps]
     for warp in warps:
         _run_warp(m, warp, optimise)

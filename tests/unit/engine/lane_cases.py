@@ -1,4 +1,6 @@
-"""Every lane declaration as cases to run on both back ends: modifiers, operands, lane values, and the code of one case as a function of its own."""
+"""Every lane declaration as cases to run on both back ends: modifiers, operands, lane values, and the
+code of one case as a function of its own.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _WITHOUT_EFFECT = {"sem", "mmio", "scope", "cop", "nc", "l1", "l2", "hint", "pre
 
 @dataclass(frozen=True)
 class Case:
-    """A declaration with modifiers; `sources` are the operands' types as the semantics gets them: None, an Op, or a tuple of Ops."""
+    """A declaration with modifiers; `sources` are the operands' types as the semantics gets them: None,
+    an Op, or a tuple of Ops.
+    """
 
     declaration: Declaration
     mods: Mods
@@ -41,7 +45,9 @@ def lane_declarations() -> tuple[Declaration, ...]:
 
 
 def cases_of(declaration: Declaration, limit: int) -> list[Case]:
-    """Return up to `limit` cases spread over the legal modifiers that can change a value, and over optional operands."""
+    """Return up to `limit` cases spread over the legal modifiers that can change a value, and over
+    optional operands.
+    """
     legal = list(_legal_mods(declaration))
     cases = [Case(declaration, mods, sources) for mods in legal for sources in _sources(declaration, mods)]
     step = max(1, -(-len(cases) // limit))
@@ -50,7 +56,11 @@ def cases_of(declaration: Declaration, limit: int) -> list[Case]:
 
 def _legal_mods(declaration: Declaration) -> Iterator[Mods]:
     choices = [
-        (None,) if slot.is_optional and slot.name in _WITHOUT_EFFECT else (*slot.options, None) if slot.is_optional else slot.options
+        (None,)
+        if slot.is_optional and slot.name in _WITHOUT_EFFECT
+        else (*slot.options, None)
+        if slot.is_optional
+        else slot.options
         for slot in declaration.slots
     ]
     for words in itertools.product(*choices):
@@ -70,7 +80,11 @@ def _sources(declaration: Declaration, mods: Mods) -> list[tuple[Any, ...]]:
             continue
         types = tuple(declaration.operand_type(part, mods) for part in shape.parts)
         have.append(types[0] if len(types) == 1 else types)
-    optional = [k for k, shape in enumerate(s for s in declaration.operands if s.parts[0] not in declaration.writes) if shape.is_optional]
+    optional = [
+        k
+        for k, shape in enumerate(s for s in declaration.operands if s.parts[0] not in declaration.writes)
+        if shape.is_optional
+    ]
     every = [tuple(have)]
     if optional and any(have[k] is not None for k in optional):
         every.append(tuple(None if k in optional else op for k, op in enumerate(have)))
@@ -134,7 +148,21 @@ def _float_edges(bits: int) -> list[int]:
     for exponent, mantissa in layouts.get(bits, ()):
         inf, one = ((1 << exponent) - 1) << mantissa, ((1 << (exponent - 1)) - 1) << mantissa
         top = 1 << (exponent + mantissa)
-        codes = (0, 1, (1 << mantissa) - 1, 1 << mantissa, (1 << mantissa) + 1, one, one + 1, one - 1, inf - 1, inf, inf + 1, inf | 1 << (mantissa - 1), 2 * top - 1 & top - 1)
+        codes = (
+            0,
+            1,
+            (1 << mantissa) - 1,
+            1 << mantissa,
+            (1 << mantissa) + 1,
+            one,
+            one + 1,
+            one - 1,
+            inf - 1,
+            inf,
+            inf + 1,
+            inf | 1 << (mantissa - 1),
+            2 * top - 1 & top - 1,
+        )
         edges += [c | s for c in codes for s in (0, top)]
     return edges
 
@@ -144,12 +172,34 @@ def edges(bits: int) -> list[int]:
     if bits == 1:
         return [0, 1]
     whole = (1 << bits) - 1
-    found = [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 33, 63, 64, 65, whole, whole - 1, whole >> 1, (whole >> 1) + 1, 0x5555555555555555 & whole]
+    found = [
+        0,
+        1,
+        2,
+        3,
+        7,
+        8,
+        15,
+        16,
+        31,
+        32,
+        33,
+        63,
+        64,
+        65,
+        whole,
+        whole - 1,
+        whole >> 1,
+        (whole >> 1) + 1,
+        0x5555555555555555 & whole,
+    ]
     return list(dict.fromkeys(v & whole for v in (*found, *_float_edges(bits))))
 
 
 def mixture(rng: np.random.Generator, bits: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a mixture: any bits, small integers, and floats of like size, whose sums cancel and whose products are near the edges."""
+    """Return a mixture: any bits, small integers, and floats of like size, whose sums cancel and whose
+    products are near the edges.
+    """
     any_bits = rng.integers(0, 1 << 64, shape, np.uint64, endpoint=False)
     if bits == 1:
         return (any_bits & np.uint64(1)).astype(np.bool_)
@@ -160,15 +210,23 @@ def mixture(rng: np.random.Generator, bits: int, shape: tuple[int, ...]) -> np.n
     small = any_bits % np.uint64(40)
     exponent, mantissa = {8: (4, 3), 16: (5, 10), 32: (8, 23), 64: (11, 52)}[bits]
     bias = (1 << (exponent - 1)) - 1
-    near = rng.choice([bias - 2, bias, bias + 3, bias // 2, bias // 2 + 1, 1, 2, bias + bias // 2], shape) + rng.integers(0, 3, shape)
+    near = rng.choice(
+        [bias - 2, bias, bias + 3, bias // 2, bias // 2 + 1, 1, 2, bias + bias // 2], shape
+    ) + rng.integers(0, 3, shape)
     sparse = rng.integers(0, 1 << mantissa, shape) & ~((1 << rng.integers(0, mantissa + 1, shape)) - 1)
-    like = (near.astype(np.uint64) << np.uint64(mantissa)) | sparse.astype(np.uint64) | ((any_bits & np.uint64(1)) << np.uint64(bits - 1))
+    like = (
+        (near.astype(np.uint64) << np.uint64(mantissa))
+        | sparse.astype(np.uint64)
+        | ((any_bits & np.uint64(1)) << np.uint64(bits - 1))
+    )
     kind = rng.integers(0, 4, shape)
     return np.choose(kind, [any_bits, small, like, like]).astype(lane_dtype(bits))
 
 
 def lane_values(case: Case, count: int, seed: int) -> list[np.ndarray]:
-    """Return, per single value of the case, an array (count, 32): all pairs of edges of the first two, edges and random ones after them."""
+    """Return, per single value of the case, an array (count, 32): all pairs of edges of the first two,
+    edges and random ones after them.
+    """
     rng = np.random.default_rng(seed)
     out = []
     ops = flat(case.sources)
@@ -185,7 +243,9 @@ def lane_values(case: Case, count: int, seed: int) -> list[np.ndarray]:
                 rng = np.random.default_rng(seed)  # the other operand must draw the same pairs
             values[: len(column)] = np.array(column, np.uint64).astype(values.dtype)
         elif width(op) < 128:
-            values[::3] = np.array(rng.choice(np.array(edges(width(op)), np.uint64), len(values[::3]))).astype(values.dtype)
+            values[::3] = np.array(
+                rng.choice(np.array(edges(width(op)), np.uint64), len(values[::3]))
+            ).astype(values.dtype)
         out.append(values.reshape(count, 32))
     return out
 
@@ -196,8 +256,10 @@ def lane_values(case: Case, count: int, seed: int) -> list[np.ndarray]:
 def run_numpy(case: Case, values: list[np.ndarray]) -> list[np.ndarray]:
     """Run a case on NumPy; every result is of the values' shape."""
     chosen = case.mods.get("type")
-    o = NumpyOps(case.mods, TYPES[chosen] if chosen in TYPES else None)
-    constants = [v if not is_constant(op) else v[0, :1] for op, v in zip(flat(case.sources), values, strict=True)]
+    o = NumpyOps(case.mods, TYPES.get(str(chosen)))
+    constants = [
+        v if not is_constant(op) else v[0, :1] for op, v in zip(flat(case.sources), values, strict=True)
+    ]
     shape = values[0].shape if values else (1, 32)
     with np.errstate(all="ignore"):
         results = results_of(case.declaration.semantics(o, *gathered(case.sources, iter(constants))))
@@ -206,7 +268,9 @@ def run_numpy(case: Case, values: list[np.ndarray]) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Traced:
-    """A case as function `name` of a module: i32 name(ptr registers, ptr context) over a buffer of operands and results."""
+    """A case as function `name` of a module: i32 name(ptr registers, ptr context) over a buffer of
+    operands and results.
+    """
 
     case: Case
     name: str
@@ -218,7 +282,7 @@ def trace(module: Module, name: str, case: Case, immediates: list[int]) -> Trace
     """Write a case as a function; `immediates` are the values of its constant operands, in order."""
     w = Writer(module)
     chosen = case.mods.get("type")
-    o = LlvmOps(case.mods, TYPES[chosen] if chosen in TYPES else None, w)
+    o = LlvmOps(case.mods, TYPES.get(str(chosen)), w)
     ops, given, arguments = flat(case.sources), iter(immediates), []
     for k, op in enumerate(ops):
         if is_constant(op):
@@ -227,7 +291,9 @@ def trace(module: Module, name: str, case: Case, immediates: list[int]) -> Trace
             arguments.append(_loaded(w, f"%operand{k}", width(op)))
     results = results_of(case.declaration.semantics(o, *gathered(case.sources, iter(arguments))))
     layout = RegisterLayout((*(width(op) for op in ops), *(r.width for r in results)))
-    places = [f"  %operand{k} = getelementptr i8, ptr %registers, i64 {layout.offsets[k]}" for k in range(len(ops))]
+    places = [
+        f"  %operand{k} = getelementptr i8, ptr %registers, i64 {layout.offsets[k]}" for k in range(len(ops))
+    ]
     for k, result in enumerate(results, len(ops)):
         _stored(w, layout.offsets[k], result)
     lines = ["entry:", *places, *w.entry, *w.lines, "  ret i32 0"]
@@ -238,12 +304,18 @@ def trace(module: Module, name: str, case: Case, immediates: list[int]) -> Trace
 def _loaded(w: Writer, place: str, bits: int) -> Lanes:
     if bits > 1:
         return Lanes(w.let(f"load {vector(bits)}, ptr {place}, align 1"), bits)
-    return Lanes(w.let(f"trunc {vector(8)} {w.let(f'load {vector(8)}, ptr {place}, align 1')} to {vector(1)}"), 1)
+    return Lanes(
+        w.let(f"trunc {vector(8)} {w.let(f'load {vector(8)}, ptr {place}, align 1')} to {vector(1)}"), 1
+    )
 
 
 def _stored(w: Writer, offset: int, value: Lanes) -> None:
     place = w.let(f"getelementptr i8, ptr %registers, i64 {offset}")
-    text, bits = (w.let(f"zext {vector(1)} {value.text} to {vector(8)}"), 8) if value.width == 1 else (value.text, value.width)
+    text, bits = (
+        (w.let(f"zext {vector(1)} {value.text} to {vector(8)}"), 8)
+        if value.width == 1
+        else (value.text, value.width)
+    )
     w.do(f"store {vector(bits)} {text}, ptr {place}, align 1")
 
 

@@ -1,4 +1,6 @@
-"""One semantics, two back ends: every lane declaration is traced as LLVM IR, and what is traced computes what NumPy computes."""
+"""One semantics, two back ends: every lane declaration is traced as LLVM IR, and what is traced
+computes what NumPy computes.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def test_most_declarations_need_nothing_but_their_own_code() -> None:
 
 def test_called_back_are_only_approximations_small_formats_and_directed_doubles() -> None:
     calls = [c for d in DECLARATIONS for case in cases_of(d, TRACED_PER_DECLARATION) for c in _called(case)]
-    small = {c.name for c in calls if c.method == "fconvert" and not {*c.before} <= {"f16", "bf16", "f32", "f64"}}
+    small = {
+        c.name for c in calls if c.method == "fconvert" and not {*c.before} <= {"f16", "bf16", "f32", "f64"}
+    }
     wide = {c.name for c in calls if 64 in (*c.operand_widths, c.result_width)}
     approximate = {c.name for c in calls if c.method == "approx"}
     assert set() == {c.name for c in calls} - small - wide - approximate
@@ -88,12 +92,13 @@ def _compiled(cases: list[Case], values: list[list[np.ndarray]]) -> tuple[list, 
     return [(t, prototype(engine.get_function_address(t.name))) for t in traced], engine
 
 
-
 @pytest.mark.parametrize("family", sorted({d.family for d in ARITHMETIC}))
 def test_compiled_arithmetic_is_numpy_bit_for_bit(family: str) -> None:
     cases = [c for d in ARITHMETIC if d.family == family for c in cases_of(d, RUN_PER_DECLARATION)]
     rows = [ROWS if _is_native(case) else ROWS_IF_CALLED for case in cases]
-    values = [lane_values(case, count, seed=k) for k, (case, count) in enumerate(zip(cases, rows, strict=True))]
+    values = [
+        lane_values(case, count, seed=k) for k, (case, count) in enumerate(zip(cases, rows, strict=True))
+    ]
     functions, engine = _compiled(cases, values)
     context = jit.Context()
     for case, value, (traced, function) in zip(cases, values, functions, strict=True):

@@ -1,4 +1,6 @@
-"""Regions: loops on the very registers and memory of a warp, guards, fuel, divergence, and what cannot be compiled."""
+"""Regions: loops on the very registers and memory of a warp, guards, fuel, divergence, and what cannot
+be compiled.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ AXPY = """
 loop:
  ld.global.f32 %f0, [%d4]; ld.global.f32 %f1, [%d5];
  fma.rn.f32 %f3, %f0, %f1, %f3; mul.rn.ftz.f32 %f4, %f0, %f1; add.rz.f32 %f5, %f4, %f0; max.f32 %f3, %f3, %f5;
- st.shared.f32 [%r6], %f3; ld.shared.f32 %f6, [%r6]; setp.lt.f32 %p1, %f6, %f0; @%p1 add.f32 %f6, %f6, %f4; @!%p1 neg.f32 %f6, %f6;
+ st.shared.f32 [%r6], %f3; ld.shared.f32 %f6, [%r6]; setp.lt.f32 %p1, %f6, %f0;
+ @%p1 add.f32 %f6, %f6, %f4; @!%p1 neg.f32 %f6, %f6;
  st.global.f32 [%d6], %f6;
  add.u64 %d4, %d4, 2048; add.u64 %d5, %d5, 2048; add.u64 %d6, %d6, 2048;
  add.u32 %r5, %r5, 1; setp.lt.u32 %p0, %r5, %r0; @%p0 bra loop;
@@ -38,7 +41,13 @@ def _axpy_arrays() -> dict[str, np.ndarray]:
     arrays = {}
     for name in ("a", "b", "out"):
         bits = rng.integers(0, 1 << 32, ROUNDS * THREADS, np.uint32)
-        bits[::3] = rng.choice(np.array([0, 1, 0x80000000, 0x00800000, 0x3F800000, 0x7F800000, 0xFF800000, 0x7FC00001, 0x7F7FFFFF], np.uint32), len(bits[::3]))
+        bits[::3] = rng.choice(
+            np.array(
+                [0, 1, 0x80000000, 0x00800000, 0x3F800000, 0x7F800000, 0xFF800000, 0x7FC00001, 0x7F7FFFFF],
+                np.uint32,
+            ),
+            len(bits[::3]),
+        )
         bits[1::3] = rng.standard_normal(len(bits[1::3])).astype(np.float32).view(np.uint32)
         arrays[name] = bits
     return arrays
@@ -58,7 +67,9 @@ def test_a_loop_leaves_equal_registers_and_memory(optimise: int) -> None:
 def test_a_launch_and_the_compiled_code_write_the_same_arrays() -> None:
     arrays = _axpy_arrays()
     launched = {name: array.copy() for name, array in arrays.items()}
-    drywell.launch(drywell.load(HEADER + AXPY)["k"], grid=2, block=THREADS // 2, args=[*launched.values(), ROUNDS])
+    drywell.launch(
+        drywell.load(HEADER + AXPY)["k"], grid=2, block=THREADS // 2, args=[*launched.values(), ROUNDS]
+    )
     second = machine(linked(AXPY), arrays, [ROUNDS], grid=2, block=THREADS // 2)
     run_compiled(second)
     assert arrays["out"].tobytes() != launched["out"].tobytes()
@@ -109,7 +120,8 @@ def test_a_loop_whose_lanes_disagree_returns_before_its_branch() -> None:
 
 
 def test_a_region_ends_before_what_is_no_lane_instruction() -> None:
-    text = ".visible .entry k() { .reg .b32 %r<4>; mov.b32 %r0, 1; add.u32 %r1, %r0, 2; bar.sync 0; mov.u32 %r2, %clock; add.u32 %r1, %r1, 1; ret; }"
+    text = """.visible .entry k() { .reg .b32 %r<4>;
+        mov.b32 %r0, 1; add.u32 %r1, %r0, 2; bar.sync 0; mov.u32 %r2, %clock; add.u32 %r1, %r1, 1; ret; }"""
     executable = linked(text)
     function = executable.functions[0]
     found = [region_at(function, start) for start in range(len(function.function.code))]
@@ -122,4 +134,4 @@ def test_asking_for_such_an_instruction_names_its_line() -> None:
         write_region(Region(executable.functions[0], 0, 1, False), executable, {})
     assert raised.value.span is not None
     assert 5 == raised.value.span.line
-    assert "barrier" in str(raised.value) or "bar" in str(raised.value)
+    assert "bar" in str(raised.value)

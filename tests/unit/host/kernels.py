@@ -2,7 +2,9 @@
 
 HEADER = ".version 9.0\n.target sm_100a\n.address_size 64\n"
 
-ADD_ONE = HEADER + """\
+ADD_ONE = (
+    HEADER
+    + """\
 .visible .entry add_one(.param .u64 x)
 {
   .reg .b32 %i, %v;
@@ -16,12 +18,15 @@ ADD_ONE = HEADER + """\
   ret;
 }
 """
+)
 
 SPIN = ADD_ONE.replace("  ret;\n", "again:\n  add.u32 %v, %v, 1;\n  bra again;\n")
 
 TRAP = ADD_ONE.replace("  ret;\n", "  trap;\n  ret;\n")
 
-WAITS_FOREVER = HEADER + """\
+WAITS_FOREVER = (
+    HEADER
+    + """\
 .visible .entry wait()
 {
   .shared .align 8 .b64 bar;
@@ -33,15 +38,21 @@ again:
   ret;
 }
 """
+)
 
 
 def copies(kind: str, nbytes: int) -> str:
     """Return a kernel that copies its by-value parameter of `nbytes` bytes, byte by byte, to `out`."""
     declared = f".param .align 8 .b8 value[{nbytes}]" if kind == "struct" else f".param .{kind} value"
-    return HEADER + f"""\
+    return (
+        HEADER
+        + f"""\
 .visible .entry copy(.param .u64 out, {declared})
 {{
   .reg .b16 %v;
   .reg .b64 %p;
   ld.param.u64 %p, [out];
-""" + "".join(f"  ld.param.u8 %v, [value+{k}];\n  st.global.u8 [%p+{k}], %v;\n" for k in range(nbytes)) + "  ret;\n}\n"
+"""
+        + "".join(f"  ld.param.u8 %v, [value+{k}];\n  st.global.u8 [%p+{k}], %v;\n" for k in range(nbytes))
+        + "  ret;\n}\n"
+    )

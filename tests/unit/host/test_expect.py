@@ -84,7 +84,12 @@ def test_what_is_not_allowed_or_does_not_work_is_a_message(expression: str) -> N
 
 
 def test_a_very_deep_expression_is_a_message() -> None:
-    for deep in ("(" * 500 + "1" + ")" * 500, "-" * 5000 + "1", "+".join(["1"] * 20_000), "[" * 300 + "]" * 300):
+    for deep in (
+        "(" * 500 + "1" + ")" * 500,
+        "-" * 5000 + "1",
+        "+".join(["1"] * 20_000),
+        "[" * 300 + "]" * 300,
+    ):
         try:
             evaluate(deep, {})
         except LaunchError as error:
@@ -101,17 +106,19 @@ def test_an_exact_comparison_rounds_to_the_format_and_takes_any_nan() -> None:
     expected = np.array([1.0, 1 / 3, np.nan, np.inf, 300.2])
     found = np.array([1.0, 0.333984375, np.nan, np.inf, 300.0])  # bf16: 8 bits
     assert compare_exactly("C", found, expected, "bf16").ok
-    worse = compare_exactly("C", found + [0, 0, 0, 0, 2], expected, "bf16")
+    worse = compare_exactly("C", found + np.array([0, 0, 0, 0, 2]), expected, "bf16")
     assert (worse.num_wrong, worse.first, worse.first_found, worse.first_expected) == (1, (4,), 302.0, 300.0)
 
 
 def test_a_tolerance_is_per_element_and_a_nan_is_never_near() -> None:
     expected = np.array([0.0, 100.0, 100.0])
-    assert compare_within("C", expected + [0.0, 0.9, 0.0], expected, np.array([0.0, 1.0, 0.0])).ok
-    assert compare_within("C", expected + [0.0, 0.9, 0.0], expected, 0.0, rtol=0.01).ok
+    assert compare_within("C", expected + np.array([0.0, 0.9, 0.0]), expected, np.array([0.0, 1.0, 0.0])).ok
+    assert compare_within("C", expected + np.array([0.0, 0.9, 0.0]), expected, 0.0, rtol=0.01).ok
     wrong = compare_within("C", np.array([0.0, np.nan, 103.0]), expected, 1.0, rtol=0.01)
     assert (wrong.num_wrong, wrong.first, wrong.largest_error) == (2, (1,), 3.0)
 
 
 def test_encode_rounds_to_nearest_even() -> None:
-    assert [0x3F80, 0x3F80, 0x3F82] == encode(np.array([1.0, 1 + 2**-8, 1 + 3 * 2**-8]), "bf16").view(np.uint16).tolist()
+    assert [0x3F80, 0x3F80, 0x3F82] == encode(np.array([1.0, 1 + 2**-8, 1 + 3 * 2**-8]), "bf16").view(
+        np.uint16
+    ).tolist()

@@ -1,4 +1,6 @@
-"""`drywell.load` and `drywell.launch`: arrays in place, arguments to the byte, errors that carry what had happened."""
+"""`drywell.load` and `drywell.launch`: arrays in place, arguments to the byte, errors that carry what had
+happened.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_a_step_beyond_a_view_is_a_fault_that_names_it() -> None:
 def test_a_read_only_array_is_not_written() -> None:
     x = np.zeros(32, np.uint32)
     x.setflags(write=False)
-    with pytest.raises(drywell.LaunchError, match=r"argument 0 \(x\) is a read-only array and the kernel wrote to it"):
+    with pytest.raises(
+        drywell.LaunchError, match=r"argument 0 \(x\) is a read-only array and the kernel wrote to it"
+    ):
         add_one(x)
     assert not x.any()
 
@@ -59,11 +63,14 @@ def test_a_read_only_array_is_not_written() -> None:
 def test_a_read_only_array_may_be_read() -> None:
     out, x = np.zeros(4, np.uint8), np.arange(4, dtype=np.uint8)
     x.setflags(write=False)
-    ptx = kernels.HEADER + """
+    ptx = (
+        kernels.HEADER
+        + """
 .visible .entry get(.param .u64 out, .param .u64 x) {
   .reg .b64 %p, %q;  .reg .b32 %v;
   ld.param.u64 %p, [out];  ld.param.u64 %q, [x];  ld.global.u32 %v, [%q];  st.global.u32 [%p], %v;  ret;
 }"""
+    )
     drywell.launch(drywell.load(ptx)["get"], args=[out, x], block=1)
     assert np.array_equal(x, out)
 
@@ -125,7 +132,9 @@ def test_arrays_are_placed_in_argument_order_512_bytes_apart_and_once_each() -> 
 def test_two_halves_of_one_matrix_are_both_written() -> None:
     whole = np.zeros((32, 2), np.uint32)
     ptx = kernels.ADD_ONE.replace("add_one(.param .u64 x)", "add_one(.param .u64 x, .param .u64 y)")
-    ptx = ptx.replace("%i, 4, %p", "%i, 8, %p").replace("  ret;", "  ld.param.u64 %p, [y];\n" + HALF + "  ret;")
+    ptx = ptx.replace("%i, 4, %p", "%i, 8, %p").replace(
+        "  ret;", "  ld.param.u64 %p, [y];\n" + HALF + "  ret;"
+    )
     drywell.launch(drywell.load(ptx)["add_one"], block=32, args=[whole[:, 0], whole[:, 1]])
     assert np.array_equal(np.tile([1, 1], (32, 1)), whole)
 
@@ -176,7 +185,9 @@ def test_a_map_of_a_misaligned_array_is_refused_when_it_is_launched() -> None:
         drywell.launch(kernel, args=[odd, whole], block=1)
 
 
-@pytest.mark.parametrize(("options", "word"), [({"mode": "im2col"}, "im2col"), ({"fp4_padded": True}, "fp4_padded")])
+@pytest.mark.parametrize(
+    ("options", "word"), [({"mode": "im2col"}, "im2col"), ({"fp4_padded": True}, "fp4_padded")]
+)
 def test_maps_that_are_not_there_yet_are_unsupported(options: dict[str, Any], word: str) -> None:
     with pytest.raises(drywell.UnsupportedError, match=word):
         drywell.tensor_map(np.zeros((64, 64), np.float16), box=(64, 64), **options)
@@ -191,7 +202,12 @@ def test_an_error_carries_what_had_happened_and_the_arrays_hold_it() -> None:
     result = caught.value.result
     assert (result.verdict, result.ok, result.executed) == ("fault", False, 7)
     (finding,) = result.findings
-    assert (finding.rule, finding.cta, finding.warp, finding.span.line) == (caught.value.rule, (0, 0, 0), 0, 14)
+    assert (finding.rule, finding.cta, finding.warp, finding.span.line) == (
+        caught.value.rule,
+        (0, 0, 0),
+        0,
+        14,
+    )
 
 
 def test_a_deadlock_is_an_error_with_a_report_that_names_the_barrier() -> None:
@@ -241,17 +257,29 @@ def test_an_illegal_text_raises_with_every_diagnostic() -> None:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"check": "ptx"}, "checker"), ({"engine": "jit"}, "interpreter"), ({"numerics": "fast"}, "exact"),
-        ({"schedule": "timed"}, "clock"), ({"observe": ("timeline",)}, "timeline"), ({"executor": "dask"}, "executors"),
+        ({"check": "ptx"}, "checker"),
+        ({"engine": "jit"}, "interpreter"),
+        ({"numerics": "fast"}, "exact"),
+        ({"schedule": "timed"}, "clock"),
+        ({"observe": ("timeline",)}, "timeline"),
+        ({"executor": "dask"}, "executors"),
     ],
-)  # fmt: skip
+)
 def test_a_part_that_does_not_exist_yet_is_unsupported(options: dict[str, Any], word: str) -> None:
     with pytest.raises(drywell.UnsupportedError, match=word):
         add_one(np.zeros(32, np.uint32), **options)
 
 
 @pytest.mark.parametrize(
-    "options", [{"schedule": "soon"}, {"sms": 0}, {"max_instructions": 0}, {"gpu": "h100"}, {"switches": {"tmem": 1}}]
+    "options",
+    [
+        {"schedule": "soon"},
+        {"sms": 0},
+        {"max_instructions": 0},
+        {"gpu": "h100"},
+        {"switches": {"tmem": 1}},
+        {"switches": {"tmem_base": "top"}},
+    ],
 )
 def test_an_option_that_cannot_be_is_a_launch_error(options: dict[str, Any]) -> None:
     with pytest.raises(drywell.LaunchError):

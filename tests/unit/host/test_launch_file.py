@@ -23,8 +23,15 @@ def read(folder: Path, text: str, ptx: str = PTX) -> LaunchFile:
 
 @pytest.mark.parametrize(
     ("dtype", "numpy_dtype"),
-    [("bf16", ml_dtypes.bfloat16), ("f16", np.float16), ("f32", np.float32), ("u8", np.uint8), ("s64", np.int64), ("e4m3", ml_dtypes.float8_e4m3fn)],
-)  # fmt: skip
+    [
+        ("bf16", ml_dtypes.bfloat16),
+        ("f16", np.float16),
+        ("f32", np.float32),
+        ("u8", np.uint8),
+        ("s64", np.int64),
+        ("e4m3", ml_dtypes.float8_e4m3fn),
+    ],
+)
 @pytest.mark.parametrize("init", ["normal", "uniform", "integers", "zeros", "arange", "poison", "constant"])
 def test_every_init_makes_an_array_of_the_shape_and_format(
     tmp_path: Path, dtype: str, numpy_dtype: type, init: str
@@ -67,7 +74,9 @@ def test_a_declared_layout_is_refused_until_the_checker_exists(tmp_path: Path) -
 
 
 def test_a_launch_compares_every_expected_buffer_with_values_from_before_it(tmp_path: Path) -> None:
-    ptx = PTX.replace("one()", "one(.param .u64 x)").replace("{ ret", "{ .reg .b64 %p; ld.param.u64 %p, [x]; st.global.u32 [%p+4], 5; ret")
+    ptx = PTX.replace("one()", "one(.param .u64 x)").replace(
+        "{ ret", "{ .reg .b64 %p; ld.param.u64 %p, [x]; st.global.u32 [%p+4], 5; ret"
+    )
     text = """
 block = 1
 args = [{ pointer = "x" }]
@@ -80,4 +89,9 @@ expect.x = { value = "x + 4 * np.eye(4)[1]", exact = true }
     assert comparison.ok
     assert str(comparison) == "x: all 4 elements as expected"
     _, (comparison,) = read(tmp_path, text.replace("4 *", "3 *"), ptx).run()
-    assert (comparison.num_wrong, comparison.first, comparison.first_found, comparison.first_expected) == (1, (1,), 5, 4)
+    assert (comparison.num_wrong, comparison.first, comparison.first_found, comparison.first_expected) == (
+        1,
+        (1,),
+        5,
+        4,
+    )

@@ -119,7 +119,8 @@ def typed(name: str) -> tuple[int, Callable[[int], int]]:
 
 #: exponent bits, mantissa bits of each format
 SHAPES = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52), "tf32": (8, 10)}
-NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FF8000000000000}
+#: the NaN of an invalid operation; f64: as an H200 gives it
+NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 
 Number = Fraction | float  # float only for NaN and infinities
