@@ -1,1 +1,3 @@
-"""Who runs when: the interpreter over the lanes of a warp, the scheduler over warps and asynchronous operations, and the LLVM emitter."""
+"""Who runs when: the interpreter over the lanes of a warp, the scheduler over warps and asynchronous
+operations, and the LLVM emitter.
+"""

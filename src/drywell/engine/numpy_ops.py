@@ -1,6 +1,7 @@
-"""The operation set of lane instructions on NumPy arrays: the interpreter's half of "one semantics, two back ends".
+"""The operation set of lane instructions on NumPy arrays: what the interpreter executes.
 
-A value is an array of shape (..., lanes) of bool, uint8, uint16, uint32, uint64 or B128; constants have shape (1,) and broadcast.
+A value is an array of shape (..., lanes) of bool, uint8, uint16, uint32, uint64 or B128; constants
+have shape (1,) and broadcast.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from drywell.numerics import approx, conversion, softfloat
 
 Array = NDArray[Any]
 
-_SIGNED = {1: np.dtype("<i1"), 2: np.dtype("<i2"), 4: np.dtype("<i4"), 8: np.dtype("<i8")}
-_UNSIGNED = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
+_SIGNED: dict[int, Any] = {1: np.dtype("<i1"), 2: np.dtype("<i2"), 4: np.dtype("<i4"), 8: np.dtype("<i8")}
+_UNSIGNED: dict[int, Any] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
 _REVERSED = np.array([int(f"{k:08b}"[::-1], 2) for k in range(256)], np.uint8)
-_FLOATS = {"f16": np.dtype("<f2"), "f32": np.dtype("<f4"), "f64": np.dtype("<f8")}
+_FLOATS: dict[str, Any] = {"f16": np.dtype("<f2"), "f32": np.dtype("<f4"), "f64": np.dtype("<f8")}
 
 _APPROXIMATE: dict[str, Callable[..., Array]] = {
     "ex2": approx.ex2,
@@ -56,7 +57,7 @@ def _magnitude(a: Array) -> Array:
 
 
 class NumpyOps:
-    """Implements `drywell.isa.ops.Ops` for one bound instruction; `m` is the warp that executes it (memory instructions only)."""
+    """Implements `drywell.isa.ops.Ops` for one bound instruction; `m` is its warp (memory only)."""
 
     __slots__ = ("i", "m", "type", "width")
 
@@ -130,11 +131,13 @@ class NumpyOps:
         size = a.dtype.itemsize
         if size < 8:
             wide = _UNSIGNED[size * 2]
-            return ((a.astype(wide) * b) >> wide.type(size * 8)).astype(a.dtype)
+            product: Array = (a.astype(wide) * b) >> wide.type(size * 8)
+            return product.astype(a.dtype)
         low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
         a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
         middle = a1 * b0 + (a0 * b0 >> half)
-        return a1 * b1 + (middle >> half) + ((a0 * b1 + (middle & low)) >> half)
+        high: Array = a1 * b1 + (middle >> half) + ((a0 * b1 + (middle & low)) >> half)
+        return high
 
     def smulh(self, a: Array, b: Array) -> Array:
         """Return the high half of the signed product."""
@@ -207,11 +210,13 @@ class NumpyOps:
 
     def eq(self, a: Array, b: Array) -> Array:
         """Say where a == b."""
-        return a == b
+        truth: Array = a == b
+        return truth
 
     def ne(self, a: Array, b: Array) -> Array:
         """Say where a != b."""
-        return a != b
+        truth: Array = a != b
+        return truth
 
     def ult(self, a: Array, b: Array) -> Array:
         """Say where a < b, unsigned."""
@@ -234,16 +239,27 @@ class NumpyOps:
         return np.where(p, a, b)
 
     # ------------------------------------------------------------ floats
-    def fadd(self, fmt: str, a: Array, b: Array, rounding: str = "rn", ftz: bool = False, sat: bool = False) -> Array:
+    def fadd(
+        self, fmt: str, a: Array, b: Array, rounding: str = "rn", ftz: bool = False, sat: bool = False
+    ) -> Array:
         """Return a + b, rounded once."""
         return softfloat.add(fmt, a, b, rounding, ftz, sat)  # type: ignore[arg-type]
 
-    def fmul(self, fmt: str, a: Array, b: Array, rounding: str = "rn", ftz: bool = False, sat: bool = False) -> Array:
+    def fmul(
+        self, fmt: str, a: Array, b: Array, rounding: str = "rn", ftz: bool = False, sat: bool = False
+    ) -> Array:
         """Return a * b, rounded once."""
         return softfloat.mul(fmt, a, b, rounding, ftz, sat)  # type: ignore[arg-type]
 
     def ffma(
-        self, fmt: str, a: Array, b: Array, c: Array, rounding: str = "rn", ftz: bool = False, sat: bool = False
+        self,
+        fmt: str,
+        a: Array,
+        b: Array,
+        c: Array,
+        rounding: str = "rn",
+        ftz: bool = False,
+        sat: bool = False,
     ) -> Array:
         """Return a * b + c, rounded once."""
         return softfloat.fma(fmt, a, b, c, rounding, ftz, sat)  # type: ignore[arg-type]
@@ -266,17 +282,20 @@ class NumpyOps:
         with np.errstate(invalid="ignore"):
             return x < y, x == y, (x != x) | (y != y)
 
-    def fconvert(self, src: str, dst: str, a: Array, rounding: str = "rn", sat: str = "", ftz: bool = False) -> Array:
+    def fconvert(
+        self, src: str, dst: str, a: Array, rounding: str = "rn", sat: str = "", ftz: bool = False
+    ) -> Array:
         """Convert codes of one format to another, rounded once."""
-        return conversion.convert(
-            a, src, dst, rounding, satfinite=sat == "satfinite", sat=sat == "sat", ftz=ftz  # type: ignore[arg-type]
-        )
+        limits = {"satfinite": sat == "satfinite", "sat": sat == "sat"}
+        return conversion.convert(a, src, dst, rounding, **limits, ftz=ftz)  # type: ignore[arg-type]
 
     def fround(self, fmt: str, a: Array, rounding: str, ftz: bool = False) -> Array:
         """Round to an integral value of the same format."""
         return conversion.round_to_integral(fmt, a, rounding, ftz=ftz)  # type: ignore[arg-type]
 
-    def f_to_int(self, fmt: str, a: Array, width: int, is_signed: bool, rounding: str, ftz: bool = False) -> Array:
+    def f_to_int(
+        self, fmt: str, a: Array, width: int, is_signed: bool, rounding: str, ftz: bool = False
+    ) -> Array:
         """Convert to an integer, clamped to its range; NaN as the manual says."""
         return conversion.to_integer(a, fmt, width, is_signed, rounding, ftz=ftz)  # type: ignore[arg-type]
 

@@ -1,9 +1,9 @@
 """The schedule: which warp runs next and when asynchronous operations take effect.
 
-`eager` performs every operation at once. `lazy` performs one only when nobody could go on without it, the most
-recently issued first, so that an operation which nothing orders comes as late as it legally may; a load or
-store of Tensor Memory yields to what has no cell in common with it. `seeded` picks warps, turns and operations
-at random, the same for the same seed.
+`eager` performs every operation at once. `lazy` performs one only when nobody could go on without it, the
+most recently issued first, so that an operation which nothing orders comes as late as it legally may; a load
+or store of Tensor Memory yields to what has no cell in common with it. `seeded` picks warps, turns and
+operations at random, the same for the same seed.
 """
 
 from __future__ import annotations

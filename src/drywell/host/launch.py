@@ -377,8 +377,11 @@ def launch(
     _check_smem(executable, dynamic_smem, machine)
     gmem = GlobalMemory()
     placement = Placement(gmem, _volume(grid_dims), dict(names or {}), arrays_of(args))
-    params = build_params(executable.params, args, placement, executable.param_bytes)
-    addresses = place_globals(executable, gmem)
+    try:
+        params = build_params(executable.params, args, placement, executable.param_bytes)
+        addresses = place_globals(executable, gmem)
+    except MemoryError as error:
+        raise _too_large(error) from None
     tmem_map = TmemMap() if "tmem" in observe else None
     observers: tuple[Observer, ...] = (tmem_map,) if tmem_map is not None else ()
     explicit = "explicitcluster" in executable.entry.directives
@@ -393,11 +396,18 @@ def launch(
     )
     try:
         outcome = run(executable, shape, gmem, addresses, machine, options, observers)
+    except MemoryError as error:
+        raise _too_large(error) from None
     finally:
         gmem.write_back()
     result = _conclude(outcome, tmem_map)
     placement.refuse_lost_writes()
     return result
+
+
+def _too_large(error: MemoryError) -> LaunchError:
+    hint = "shrink the variables of the module, the arrays or the grid"
+    return LaunchError(f"the launch does not fit into the memory of this machine: {error}\n  hint: {hint}")
 
 
 _VERDICTS: dict[type[DrywellError], Verdict] = {

@@ -395,6 +395,8 @@ def read_launch_file(path: str | Path) -> LaunchFile:
         raise LaunchError(
             f"{path}: {error.strerror or error}\n  hint: give the path of a launch file (.toml)"
         ) from None
+    except RecursionError:
+        raise LaunchError(f"{path}: nested too deeply\n  hint: a launch file needs four levels") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         hint = 'a launch file begins with: module = "kernel.ptx"'
         raise LaunchError(f"{path}: not a TOML text: {error}\n  hint: {hint}") from None

@@ -1,7 +1,7 @@
-"""Reciprocals, roots and transcendental functions: rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh, and div.approx, div.full.
+"""Reciprocals, roots, transcendental functions and approximate division.
 
-ASSUMED: the approximate ones (`.approx`, `.full`) give the float nearest to the exact value. The manual only bounds
-their error; the hardware's own bits are not public.
+ASSUMED: the approximate ones (`.approx`, `.full`) give the float nearest to the exact value. The
+manual only bounds their error; the hardware's own bits are not public.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from drywell.isa.declare import Mods, Problem, instruction
-from drywell.isa.element import by_element, constants_not_packed, element_format, options, one, zero
+from drywell.isa.element import by_element, constants_not_packed, element_format, one, options, zero
 from drywell.isa.float import magnitude
 from drywell.isa.ops import Ops, Value
 from drywell.isa.rules import when
@@ -37,13 +37,19 @@ def _function(o: Ops, name: str, a: Value) -> Value:
 def approximate_f64_flushes(i: Mods) -> Problem | None:
     """Require .ftz of rcp.approx in f64: there is no other approximation."""
     if i["type"] == "f64" and i["rnd"] == "approx" and not i["ftz"]:
-        return Problem("'rcp.approx.f64' flushes subnormals and says so", "type", "'.ftz' is missing", "write 'rcp.approx.ftz.f64'")
+        return Problem(
+            "'rcp.approx.f64' needs '.ftz'", "type", "it flushes subnormals", "write 'rcp.approx.ftz.f64'"
+        )
     return None
 
 
 @declare(
-    "rcp.rnd{.ftz}.type d, a;", rnd=f"approx {_ROUNDINGS}", ftz="ftz", type="f32 f64",
-    checks=[approximate_f64_flushes], ref=_REF + "rcp",
+    "rcp.rnd{.ftz}.type d, a;",
+    rnd=f"approx {_ROUNDINGS}",
+    ftz="ftz",
+    type="f32 f64",
+    checks=[approximate_f64_flushes],
+    ref=_REF + "rcp",
 )
 def rcp(o: Ops, a: Value) -> Value:
     """Return 1 / a, rounded once, or approximately with `.approx`; infinite for zeros.
@@ -53,13 +59,19 @@ def rcp(o: Ops, a: Value) -> Value:
     if o.i["rnd"] == "approx":
         return _function(o, "rcp", a)
     fmt = element_format(o)
-    flushes = fmt == "f32" and _flushes(o)  # MEASURED: `ptxas` takes rcp.rn.ftz.f64, and nothing is flushed (H200)
+    flushes = fmt == "f32" and _flushes(
+        o
+    )  # MEASURED: `ptxas` takes rcp.rn.ftz.f64, and nothing is flushed (H200)
     return o.fdiv(fmt, o.const(one(fmt), o.width), a, str(o.i["rnd"]), flushes)
 
 
 @declare(
-    "sqrt.rnd{.ftz}.type d, a;", rnd=f"approx {_ROUNDINGS}", ftz="ftz", type="f32 f64",
-    checks=[when("ftz", "ftz", type="f32"), when("rnd", "approx", type="f32")], ref=_REF + "sqrt",
+    "sqrt.rnd{.ftz}.type d, a;",
+    rnd=f"approx {_ROUNDINGS}",
+    ftz="ftz",
+    type="f32 f64",
+    checks=[when("ftz", "ftz", type="f32"), when("rnd", "approx", type="f32")],
+    ref=_REF + "sqrt",
 )
 def sqrt(o: Ops, a: Value) -> Value:
     """Return the square root of a, rounded once, or approximately with `.approx`; -0 for -0, NaN below."""
@@ -101,18 +113,37 @@ def lg2(o: Ops, a: Value) -> Value:
 
 
 @_single("ex2.approx{.ftz}.type d, a;", ref=_REF + "ex2")
-@declare("ex2.approx.type d, a;", approx="approx", type="f16 f16x2", types={"a": constants_not_packed()}, since=(7, 0),
-         ref=_HALF_REF + "ex2")  # fmt: skip
-@declare("ex2.approx.ftz.type d, a;", approx="approx", ftz="ftz", type="bf16 bf16x2",
-         types={"a": constants_not_packed()}, since=(7, 8), ref=_HALF_REF + "ex2")  # fmt: skip
+@declare(
+    "ex2.approx.type d, a;",
+    approx="approx",
+    type="f16 f16x2",
+    types={"a": constants_not_packed()},
+    since=(7, 0),
+    ref=_HALF_REF + "ex2",
+)
+@declare(
+    "ex2.approx.ftz.type d, a;",
+    approx="approx",
+    ftz="ftz",
+    type="bf16 bf16x2",
+    types={"a": constants_not_packed()},
+    since=(7, 8),
+    ref=_HALF_REF + "ex2",
+)
 def ex2(o: Ops, a: Value) -> Value:
     """Return 2 to the power a approximately; +0 for -Inf."""
     return _function(o, "ex2", a)
 
 
 @declare("tanh.approx.type d, a;", approx="approx", type="f32", since=(7, 0), ref=_REF + "tanh")
-@declare("tanh.approx.type d, a;", approx="approx", type="f16 f16x2 bf16 bf16x2", types={"a": constants_not_packed()},
-         since=(7, 0), ref=_HALF_REF + "tanh")  # fmt: skip
+@declare(
+    "tanh.approx.type d, a;",
+    approx="approx",
+    type="f16 f16x2 bf16 bf16x2",
+    types={"a": constants_not_packed()},
+    since=(7, 0),
+    ref=_HALF_REF + "tanh",
+)
 def tanh(o: Ops, a: Value) -> Value:
     """Return the hyperbolic tangent of a approximately."""
     return _function(o, "tanh", a)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.isa.declare import Mods, Op, instruction
-from drywell.isa.operand import address, policy
+from drywell.isa.operand import GLOBAL, SHARED, policy
 from drywell.isa.place import shared_address
 from drywell.machine.outcome import Wait, WaitReason
 
@@ -30,8 +30,8 @@ def _size(i: Mods) -> Op:
     hint="L2::cache_hint",
     prefetch="L2::64B L2::128B L2::256B",
     types={
-        "a": "addr",
-        "b": "addr64",
+        "a": SHARED,
+        "b": GLOBAL,
         "cp_size": _size,
         "src_size": Op("u32", range=(0, 16)),
         "policy": policy,
@@ -136,7 +136,7 @@ def cp_async_wait_all(m: Any, i: Mods) -> Wait | None:
     "cp.async.mbarrier.arrive{.noinc}{.space}.b64 [a];",
     noinc="noinc",
     space="shared shared::cta",
-    types={"a": address()},
+    types={"a": SHARED},
     order_free=True,
     unit="mbarrier",
     arrives=True,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from drywell.base.dtypes import TYPES
 from drywell.isa.declare import Mods, Op, Problem, instruction
-from drywell.isa.operand import VECTOR, address, loaded, policy, stored
+from drywell.isa.operand import VECTOR, address, loaded, place, policy, stored
 from drywell.isa.rules import rule, when
 from drywell.machine.reduce import combine
 from drywell.machine.windows import space_of
@@ -228,10 +228,10 @@ def vector_of_128_bits(i: Mods) -> Problem | None:
 @instruction(
     "st.async{.weak}{.space}.mbarrier::complete_tx::bytes{.vec}.type [a], b, [mbar];",
     weak="weak",
-    space="shared::cluster shared::cta",
+    space=_SHARED,
     vec="v2 v4",
     type=_VECTOR_WORDS,
-    types={"b": _source, "a": address(), "mbar": address()},
+    types={"b": _source, "a": place(), "mbar": place()},
     checks=[vector_of_128_bits],
     order_free=True,
     unit="async",
@@ -247,7 +247,7 @@ def vector_of_128_bits(i: Mods) -> Problem | None:
     space="shared::cluster",
     op="inc dec min max and or xor add",
     type="u32 s32 u64 b32",
-    types={"b": _source, "a": address(), "mbar": address()},
+    types={"b": _source, "a": place(), "mbar": place()},
     checks=[
         when("op", "inc dec", type="u32"),
         when("op", "min max", type="u32 s32"),
@@ -277,7 +277,7 @@ def _later(m: Any, what: str, act: Callable[[], Any]) -> None:
     scope="gpu sys",
     space="global",
     type=f"b8 b16 u8 u16 s8 s16 {_VECTOR_WORDS}",
-    types={"b": _source, "a": "addr64"},
+    types={"b": _source, "a": place()},
     order_free=True,
     unit="async",
     lane=False,
@@ -298,7 +298,7 @@ def st_async_global(m: Any, i: Mods, a: Any, b: Any) -> None:
     space="global",
     op="add",
     type="u32 s32 u64 s64",
-    types={"b": _source, "a": "addr64"},
+    types={"b": _source, "a": place()},
     order_free=True,
     unit="async",
     lane=False,

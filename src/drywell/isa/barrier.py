@@ -139,7 +139,7 @@ def _nothing(values: tuple[NDArray[Any], ...], members: NDArray[np.bool_], lane:
 
 @instruction(
     "bar.warp.sync membermask;",
-    types={"membermask": "b32"},
+    types={"membermask": "u32"},
     order_free=True,
     unit="barrier",
     ref="parallel-synchronization-and-communication-instructions-bar-warp-sync",

@@ -45,7 +45,10 @@ def brev(o: Ops, a: Value) -> Value:
 
 
 @declare(
-    "bfind{.shiftamt}.type d, a;", shiftamt="shiftamt", type="u32 u64 s32 s64", types={"d": "u32"},
+    "bfind{.shiftamt}.type d, a;",
+    shiftamt="shiftamt",
+    type="u32 u64 s32 s64",
+    types={"d": "u32"},
     ref=_REF + "bfind",
 )
 def bfind(o: Ops, a: Value) -> Value:
@@ -60,7 +63,7 @@ def bfind(o: Ops, a: Value) -> Value:
 
 
 def _nth_set(o: Ops, mask: Value, n: Value) -> Value:
-    """Return the place of the n-th bit set of 32-bit `mask`, counted from 0 at the low end; 32 or more if there is none."""
+    """Return the place of the n-th bit set of 32-bit `mask`, from 0 at the low end; 32 if there is none."""
     place = o.const(0, 32)
     for span in (16, 8, 4, 2, 1):
         below = o.popcount(o.and_(o.lshr(mask, place), o.const((1 << span) - 1, 32)))
@@ -73,10 +76,14 @@ def _nth_set(o: Ops, mask: Value, n: Value) -> Value:
 
 @declare(
     "fns.b32 d, mask, base, offset;",
-    types={"d": "b32", "mask": "b32", "base": "b32", "offset": "b32"}, since=(6, 0), ref=_REF + "fns",
+    types={"d": "b32", "mask": "b32", "base": "b32", "offset": "b32"},
+    since=(6, 0),
+    ref=_REF + "fns",
 )
 def fns(o: Ops, mask: Value, base: Value, offset: Value) -> Value:
-    """Find the offset-th bit set at or above `base`, downwards for a negative offset; 0 asks for `base` itself.
+    """Find the offset-th bit set from `base` on, downwards for a negative offset.
+
+    An offset of 0 asks for `base` itself.
 
     0xFFFFFFFF when there is no such bit, or `base` is beyond 31.
     """
@@ -108,12 +115,17 @@ def _restricted(o: Ops, a: Value) -> Value:
 
 
 @declare(
-    "bfe.type d, a, b, c;", type="u32 u64 s32 s64", types={"b": _COUNT, "c": _COUNT}, since=(2, 0), ref=_REF + "bfe"
+    "bfe.type d, a, b, c;",
+    type="u32 u64 s32 s64",
+    types={"b": _COUNT, "c": _COUNT},
+    since=(2, 0),
+    ref=_REF + "bfe",
 )
 def bfe(o: Ops, a: Value, b: Value, c: Value) -> Value:
     """Extract c bits of a from bit b on, extended by the field's highest bit if signed, else by zeros.
 
-    What lies beyond the top counts as copies of the top bit if signed, else as zeros. A length of 0 gives 0.
+    What lies beyond the top counts as copies of the top bit if signed, else as zeros. A length of 0
+    gives 0.
     """
     width = o.width
     position, length = _restricted(o, b), _restricted(o, c)
@@ -132,7 +144,11 @@ def bfe(o: Ops, a: Value, b: Value, c: Value) -> Value:
 
 
 @declare(
-    "bfi.type f, a, b, c, d;", type="b32 b64", types={"c": _COUNT, "d": _COUNT}, writes="f", since=(2, 0),
+    "bfi.type f, a, b, c, d;",
+    type="b32 b64",
+    types={"c": _COUNT, "d": _COUNT},
+    writes="f",
+    since=(2, 0),
     ref=_REF + "bfi",
 )
 def bfi(o: Ops, a: Value, b: Value, c: Value, d: Value) -> Value:
@@ -143,7 +159,11 @@ def bfi(o: Ops, a: Value, b: Value, c: Value, d: Value) -> Value:
 
 
 @declare(
-    "szext.mode.type d, a, b;", mode="clamp wrap", type="u32 s32", types={"b": "u32"}, since=(7, 6),
+    "szext.mode.type d, a, b;",
+    mode="clamp wrap",
+    type="u32 s32",
+    types={"b": "u32"},
+    since=(7, 6),
     ref=_REF + "szext",
 )
 def szext(o: Ops, a: Value, b: Value) -> Value:
@@ -164,7 +184,10 @@ def szext(o: Ops, a: Value, b: Value) -> Value:
 
 
 @declare(
-    "bmsk.mode.b32 d, a, b;", mode="clamp wrap", types={"d": "u32", "a": "u32", "b": "u32"}, since=(7, 6),
+    "bmsk.mode.b32 d, a, b;",
+    mode="clamp wrap",
+    types={"d": "u32", "a": "u32", "b": "u32"},
+    since=(7, 6),
     ref=_REF + "bmsk",
 )
 def bmsk(o: Ops, a: Value, b: Value) -> Value:

@@ -11,7 +11,7 @@ import numpy as np
 
 from drywell.isa.async_copy import wait_for
 from drywell.isa.declare import Mods, Op, instruction
-from drywell.isa.operand import policy
+from drywell.isa.operand import GLOBAL, SHARED, policy
 from drywell.isa.rules import when
 from drywell.machine.outcome import Wait
 from drywell.machine.reduce import combine
@@ -56,10 +56,10 @@ def _other_cta(i: Mods) -> str | None:
     multicast="multicast::cluster",
     hint="L2::cache_hint",
     types={
-        "a": "addr",
-        "b": "addr64",
+        "a": SHARED,
+        "b": GLOBAL,
         "size": _BYTES,
-        "mbar": "addr",
+        "mbar": SHARED,
         "mask": only_with("multicast", _MASK),
         "policy": policy,
     },
@@ -99,7 +99,7 @@ def _load(m: Any, target: int, source: int, size: int, mbar: int, is_cluster: bo
     dst="shared::cluster",
     src="shared::cta",
     completion="mbarrier::complete_tx::bytes",
-    types={"a": "addr", "b": "addr", "size": _BYTES, "mbar": "addr"},
+    types={"a": SHARED, "b": SHARED, "size": _BYTES, "mbar": SHARED},
     order_free=True,
     unit="async",
     proxy="async",
@@ -121,7 +121,7 @@ def cp_async_bulk_to_cta(m: Any, i: Mods, a: Any, b: Any, size: Any, mbar: Any) 
     completion="bulk_group",
     hint="L2::cache_hint",
     cp_mask="cp_mask",
-    types={"a": "addr64", "b": "addr", "size": _BYTES, "policy": policy, "mask": only_with("cp_mask", _MASK)},
+    types={"a": GLOBAL, "b": SHARED, "size": _BYTES, "policy": policy, "mask": only_with("cp_mask", _MASK)},
     order_free=True,
     unit="async",
     proxy="async",
@@ -172,7 +172,7 @@ def _store(
     level="L2",
     src="global",
     hint="L2::cache_hint",
-    types={"a": "addr64", "size": _BYTES, "policy": policy},
+    types={"a": GLOBAL, "size": _BYTES, "policy": policy},
     order_free=True,
     unit="async",
     proxy="async",
@@ -208,7 +208,7 @@ def sums_of_halves_keep_subnormals(i: Mods) -> str | None:
     op="add min max inc dec and or xor",
     noftz="noftz",
     type="b32 b64 u32 u64 s32 s64 f16 bf16 f32 f64",
-    types={"a": "addr64", "b": "addr", "size": _BYTES, "policy": policy},
+    types={"a": GLOBAL, "b": SHARED, "size": _BYTES, "policy": policy},
     checks=[*_GLOBAL_OPS, sums_of_halves_keep_subnormals],
     order_free=True,
     unit="async",
@@ -234,7 +234,7 @@ def cp_reduce_async_bulk(m: Any, i: Mods, a: Any, b: Any, size: Any, policy: Any
     completion="mbarrier::complete_tx::bytes",
     op="add min max inc dec and or xor",
     type="b32 u32 s32 u64",
-    types={"a": "addr", "b": "addr", "size": _BYTES, "mbar": "addr"},
+    types={"a": SHARED, "b": SHARED, "size": _BYTES, "mbar": SHARED},
     checks=[
         when("op", "add", type="u32 s32 u64"),
         when("op", "min max", type="u32 s32"),

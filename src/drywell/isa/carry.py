@@ -1,9 +1,10 @@
 """Extended-precision arithmetic over the carry bit: add.cc, addc, sub.cc, subc, mad.cc, madc.
 
-The carry `CC.CF` is one hidden bit per lane, `Warp.carry`; it is not kept across calls (SPEC: PTX ISA, "Extended
-Precision Arithmetic Instructions"). These act on the warp because they read or write that bit. A subtraction adds the
-complement: after `sub.cc` the bit is 1 where nothing was borrowed (MEASURED: sub.cc followed by addc, H200; the manual
-speaks of the borrow, which differs only where the two kinds are mixed).
+The carry `CC.CF` is one hidden bit per lane, `Warp.carry`; it is not kept across calls (SPEC: PTX
+ISA, "Extended Precision Arithmetic Instructions"). These act on the warp because they read or write
+that bit. A subtraction adds the complement: after `sub.cc` the bit is 1 where nothing was borrowed
+(MEASURED: sub.cc followed by addc, H200; the manual speaks of the borrow, which differs only where
+the two kinds are mixed).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _high(i: Mods, a: Values, b: Values) -> Values:
         wide = np.dtype(f"{'i' if is_signed else 'u'}{size * 2}")
         narrow = np.dtype(f"{'i' if is_signed else 'u'}{size}")
         product = a.view(narrow).astype(wide) * b.view(narrow).astype(wide)
-        return (product >> wide.type(size * 8)).astype(narrow).view(a.dtype)
+        return np.asarray((product >> wide.type(size * 8)).astype(narrow).view(a.dtype))
     a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
     middle = a1 * b0 + (a0 * b0 >> _HALF)
     high: Values = a1 * b1 + (middle >> _HALF) + ((a0 * b1 + (middle & _LOW)) >> _HALF)
@@ -78,7 +79,9 @@ def add_cc(m: Any, i: Mods, a: Values, b: Values) -> Values:
     return _sum(m, i, a, b, None)
 
 
-@declare("addc{.cc}{.sat}.type d, a, b;", cc="cc", sat="sat", type=_ALL, checks=_CHECKS, **_SAT, ref=_REF + "addc")
+@declare(
+    "addc{.cc}{.sat}.type d, a, b;", cc="cc", sat="sat", type=_ALL, checks=_CHECKS, **_SAT, ref=_REF + "addc"
+)
 def addc(m: Any, i: Mods, a: Values, b: Values) -> Values:
     """Add a, b and CC.CF; `.cc` writes the carry out."""
     return _sum(m, i, a, b, _carry(m, a))
@@ -90,7 +93,9 @@ def sub_cc(m: Any, i: Mods, a: Values, b: Values) -> Values:
     return _sum(m, i, a, ~b, np.ones_like(a))
 
 
-@declare("subc{.cc}{.sat}.type d, a, b;", cc="cc", sat="sat", type=_ALL, checks=_CHECKS, **_SAT, ref=_REF + "subc")
+@declare(
+    "subc{.cc}{.sat}.type d, a, b;", cc="cc", sat="sat", type=_ALL, checks=_CHECKS, **_SAT, ref=_REF + "subc"
+)
 def subc(m: Any, i: Mods, a: Values, b: Values) -> Values:
     """Subtract b and the borrow left in CC.CF from a; `.cc` writes CC.CF again."""
     return _sum(m, i, a, ~b, _carry(m, a))
@@ -115,7 +120,13 @@ def madc_lo(m: Any, i: Mods, a: Values, b: Values, c: Values) -> Values:
 
 
 @declare(
-    "madc.hi{.cc}{.sat}.type d, a, b, c;", cc="cc", sat="sat", type=_ALL, checks=_CHECKS, **_SAT, since=(3, 0),
+    "madc.hi{.cc}{.sat}.type d, a, b, c;",
+    cc="cc",
+    sat="sat",
+    type=_ALL,
+    checks=_CHECKS,
+    **_SAT,
+    since=(3, 0),
     ref=_REF + "madc",
 )
 def madc_hi(m: Any, i: Mods, a: Values, b: Values, c: Values) -> Values:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from drywell.isa.declare import Mods, Op, instruction
-from drywell.isa.operand import address
+from drywell.isa.operand import SHARED
 
 _REF = "parallel-synchronization-and-communication-instructions-clusterlaunchcontrol-"
 
@@ -29,7 +29,7 @@ _COMMON: dict[str, Any] = {
     space="shared::cta",
     completion="mbarrier::complete_tx::bytes",
     multicast="multicast::cluster::all",
-    types={"a": address(), "mbar": address()},
+    types={"a": SHARED, "mbar": SHARED},
     proxy="async",
     completes_by="mbarrier",
     ref=_REF + "try-cancel",

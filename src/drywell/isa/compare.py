@@ -1,6 +1,7 @@
 """Comparison and selection: setp, set, selp, slct, testp; integers, floats and packed halves.
 
-A comparison with a NaN is unordered: `eq` to `ge` (and `ne`) are false then, `equ` to `geu` true. -0 equals +0.
+A comparison with a NaN is unordered: `eq` to `ge` (and `ne`) are false then, `equ` to `geu` true.
+-0 equals +0.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def comparison_exists(slot: str) -> Callable[[Mods], Problem | None]:
     """Return the check: CmpOp is one that operands of the type in `slot` have."""
 
     def comparison_exists_for_type(i: Mods) -> Problem | None:
-        """Bit types have eq and ne, signed ones the six signed, unsigned ones lo to hs too, floats the unordered."""
+        """Allow eq and ne for bits, six for signed, lo to hs too for unsigned, unordered for floats."""
         name, given = str(i[slot]), str(i["CmpOp"])
         allowed = _comparisons_of(name)
         if given in allowed:
@@ -133,20 +134,36 @@ def _combine(o: Ops, test: Value, c: Value | None) -> Value:
 
 
 _SETP: dict[str, TypeRule] = {
-    "p": Op("pred", accepts="r_"), "q": second_predicate, "c": combined_with("type"),
-    "a": constants_not_packed(), "b": constants_not_packed(),
+    "p": Op("pred", accepts="r_"),
+    "q": second_predicate,
+    "c": combined_with("type"),
+    "a": constants_not_packed(),
+    "b": constants_not_packed(),
 }
 _FTZ = when("ftz", "ftz", type="f16 f16x2 f32")
 
 
 @declare(
-    "setp.CmpOp{.BoolOp}{.ftz}.type p{|q}, a, b, c;", CmpOp=_COMPARISONS, BoolOp=_BOOLEANS, ftz="ftz",
-    type=f"{_INTEGERS} f32 f64", types=_SETP, writes="p q", checks=[comparison_exists("type"), _FTZ],
+    "setp.CmpOp{.BoolOp}{.ftz}.type p{|q}, a, b, c;",
+    CmpOp=_COMPARISONS,
+    BoolOp=_BOOLEANS,
+    ftz="ftz",
+    type=f"{_INTEGERS} f32 f64",
+    types=_SETP,
+    writes="p q",
+    checks=[comparison_exists("type"), _FTZ],
     ref=_REF + "setp",
 )
 @declare(
-    "setp.CmpOp{.BoolOp}{.ftz}.type p{|q}, a, b, c;", CmpOp=_COMPARISONS, BoolOp=_BOOLEANS, ftz="ftz",
-    type=_HALVES, types=_SETP, writes="p q", checks=[comparison_exists("type"), _FTZ], since=(4, 2),
+    "setp.CmpOp{.BoolOp}{.ftz}.type p{|q}, a, b, c;",
+    CmpOp=_COMPARISONS,
+    BoolOp=_BOOLEANS,
+    ftz="ftz",
+    type=_HALVES,
+    types=_SETP,
+    writes="p q",
+    checks=[comparison_exists("type"), _FTZ],
+    since=(4, 2),
     ref=_HALF_REF + "setp",
 )
 def setp(o: Ops, a: Value, b: Value, c: Value | None) -> tuple[Value, Value]:
@@ -165,7 +182,10 @@ def set_result(i: Mods) -> str:
 
 
 _SET: dict[str, TypeRule] = {
-    "d": set_result, "a": constants_not_packed("stype"), "b": constants_not_packed("stype"), "c": combined_with("stype"),
+    "d": set_result,
+    "a": constants_not_packed("stype"),
+    "b": constants_not_packed("stype"),
+    "c": combined_with("stype"),
 }
 _SET_CHECKS = (
     comparison_exists("stype"),
@@ -180,12 +200,27 @@ _SET_RESULTS = "u16 s16 u32 s32 f16 bf16 f32 f16x2 bf16x2"
 
 
 @declare(
-    "set.CmpOp{.BoolOp}{.ftz}.dtype.stype d, a, b, c;", CmpOp=_COMPARISONS, BoolOp=_BOOLEANS, ftz="ftz",
-    dtype=_SET_RESULTS, stype=f"{_INTEGERS} f32 f64", types=_SET, checks=_SET_CHECKS, ref=_REF + "set",
+    "set.CmpOp{.BoolOp}{.ftz}.dtype.stype d, a, b, c;",
+    CmpOp=_COMPARISONS,
+    BoolOp=_BOOLEANS,
+    ftz="ftz",
+    dtype=_SET_RESULTS,
+    stype=f"{_INTEGERS} f32 f64",
+    types=_SET,
+    checks=_SET_CHECKS,
+    ref=_REF + "set",
 )
 @declare(
-    "set.CmpOp{.BoolOp}{.ftz}.dtype.stype d, a, b, c;", CmpOp=_COMPARISONS, BoolOp=_BOOLEANS, ftz="ftz",
-    dtype=_SET_RESULTS, stype=_HALVES, types=_SET, checks=_SET_CHECKS, since=(4, 2), ref=_HALF_REF + "set",
+    "set.CmpOp{.BoolOp}{.ftz}.dtype.stype d, a, b, c;",
+    CmpOp=_COMPARISONS,
+    BoolOp=_BOOLEANS,
+    ftz="ftz",
+    dtype=_SET_RESULTS,
+    stype=_HALVES,
+    types=_SET,
+    checks=_SET_CHECKS,
+    since=(4, 2),
+    ref=_HALF_REF + "set",
 )
 def set_(o: Ops, a: Value, b: Value, c: Value | None) -> Value:
     """Compare a and b into a number: 1.0 for float results, all ones for integers, else 0.
@@ -210,8 +245,12 @@ def selp(o: Ops, a: Value, b: Value, c: Value) -> Value:
 
 
 @declare(
-    "slct{.ftz}.dtype.ctype d, a, b, c;", ftz="ftz", dtype=_SELECTED, ctype="s32 f32",
-    types={"d": "dtype", "a": "dtype", "b": "dtype", "c": "ctype"}, checks=[when("ftz", "ftz", ctype="f32")],
+    "slct{.ftz}.dtype.ctype d, a, b, c;",
+    ftz="ftz",
+    dtype=_SELECTED,
+    ctype="s32 f32",
+    types={"d": "dtype", "a": "dtype", "b": "dtype", "c": "ctype"},
+    checks=[when("ftz", "ftz", ctype="f32")],
     ref=_REF + "slct",
 )
 def slct(o: Ops, a: Value, b: Value, c: Value) -> Value:
@@ -223,11 +262,16 @@ def slct(o: Ops, a: Value, b: Value, c: Value) -> Value:
 
 
 @declare(
-    "testp.op.type p, a;", op="finite infinite number notanumber normal subnormal", type="f32 f64",
-    types={"p": Op("pred", accepts="r")}, writes="p", since=(2, 0), ref="floating-point-instructions-testp",
+    "testp.op.type p, a;",
+    op="finite infinite number notanumber normal subnormal",
+    type="f32 f64",
+    types={"p": Op("pred", accepts="r")},
+    writes="p",
+    since=(2, 0),
+    ref="floating-point-instructions-testp",
 )
 def testp(o: Ops, a: Value) -> Value:
-    """Say whether a has a property: zeros count as normal, NaN and infinities as neither normal nor subnormal."""
+    """Say whether a has a property; zeros count as normal, NaN and infinities do not."""
     f = FORMATS[str(o.i["type"])]
     magnitude = o.and_(a, o.const(f.magnitude_mask, o.width))
     infinity, smallest = o.const(f.infinity, o.width), o.const(1 << f.mantissa_bits, o.width)

@@ -1,8 +1,9 @@
 """Conversions of one value: cvt between integers, between floats, from one to the other, and to tf32.
 
-Integers are extended as the source's sign says or cut off; `.sat` clamps them. Floats become integers with clamping
-always. A destination register may be wider than its type: the result is extended as that type says. Source
-registers may be wider too: their low bits count. Packed results are in `packed`.
+Integers are extended as the source's sign says or cut off; `.sat` clamps them. Floats become
+integers with clamping always. A destination register may be wider than its type: the result is
+extended as that type says. Source registers may be wider too: their low bits count. Packed results
+are in `packed`.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ declare = partial(instruction, unit="alu", order_free=True, ref=_REF)
 
 
 def converted_to(i: Mods) -> Op:
-    """Return the destination: a register at least as wide as slot `dtype`; with bf16 on either side exactly."""
+    """Return the destination: a register as wide as slot `dtype` or, without bf16, wider."""
     return Op(str(i["dtype"]), accepts="r", is_relaxed="bf16" not in (i["dtype"], i["atype"]))
 
 
 def converted_from(i: Mods) -> Op:
-    """Return the source: a constant, or a register at least as wide as slot `atype`; with bf16 on either side exactly."""
+    """Return the source: a constant, or a register as wide as slot `atype` or, without bf16, wider."""
     return Op(str(i["atype"]), is_relaxed="bf16" not in (i["dtype"], i["atype"]))
 
 
@@ -90,11 +91,15 @@ def resize(o: Ops, a: Value, source: PtxType, width: int) -> Value:
 
 
 @declare(
-    "cvt{.sat}.dtype.atype d, a;", sat="sat", dtype=_INTEGERS, atype=_INTEGERS,
-    types={"d": converted_to, "a": integer_from}, checks=[sat_has_something_to_clamp],
+    "cvt{.sat}.dtype.atype d, a;",
+    sat="sat",
+    dtype=_INTEGERS,
+    atype=_INTEGERS,
+    types={"d": converted_to, "a": integer_from},
+    checks=[sat_has_something_to_clamp],
 )
 def cvt_integer(o: Ops, a: Value) -> Value:
-    """Convert an integer to another width or signedness: cut off or extended; `.sat` clamps to the new range instead."""
+    """Convert an integer by extending it or cutting it off; `.sat` clamps to the new range instead."""
     source, target = TYPES[str(o.i["atype"])], TYPES[str(o.i["dtype"])]
     if o.i["sat"]:
         a = clamp(o, a, source, *integer_range(target))
@@ -105,8 +110,15 @@ def cvt_integer(o: Ops, a: Value) -> Value:
 
 
 @declare(
-    "cvt.rnd{.ftz}{.sat}.dtype.atype d, a;", rnd=_TO_INTEGRAL, ftz="ftz", sat="sat", dtype=_INTEGERS, atype=_FLOATS,
-    types=_TYPES, checks=[when("ftz", "ftz", atype="f32"), when("sat", "sat", atype="f16 f32 f64")], unit="mufu",
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d, a;",
+    rnd=_TO_INTEGRAL,
+    ftz="ftz",
+    sat="sat",
+    dtype=_INTEGERS,
+    atype=_FLOATS,
+    types=_TYPES,
+    checks=[when("ftz", "ftz", atype="f32"), when("sat", "sat", atype="f16 f32 f64")],
+    unit="mufu",
 )
 def cvt_to_integer(o: Ops, a: Value) -> Value:
     """Round a float to an integer, clamped to the range of the result with or without `.sat`.
@@ -120,8 +132,15 @@ def cvt_to_integer(o: Ops, a: Value) -> Value:
 
 
 @declare(
-    "cvt.rnd{.ftz}{.sat}.dtype.atype d, a;", rnd=_ROUNDINGS, ftz="ftz", sat="sat", dtype=_FLOATS, atype=_INTEGERS,
-    types=_TYPES, checks=[when("ftz", "ftz", dtype="f32"), when("sat", "sat", dtype="f16 f32 f64")], unit="mufu",
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d, a;",
+    rnd=_ROUNDINGS,
+    ftz="ftz",
+    sat="sat",
+    dtype=_FLOATS,
+    atype=_INTEGERS,
+    types=_TYPES,
+    checks=[when("ftz", "ftz", dtype="f32"), when("sat", "sat", dtype="f16 f32 f64")],
+    unit="mufu",
 )
 def cvt_from_integer(o: Ops, a: Value) -> Value:
     """Convert an integer to a float, rounded once; `.sat` clamps to [0, 1]. `.ftz` has nothing to flush."""
@@ -137,9 +156,10 @@ _PRECISION = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
 
 
 def rounding_fits_the_formats(i: Mods) -> Problem | None:
-    """Require a rounding where the result may need one, an integral one or none within a format, none to widen.
+    """Require a rounding to narrow, none to widen, an integral one or none within a format.
 
-    Between bf16 and f16 and from bf16 to wider formats a rounding may stand though nothing or little is rounded.
+    Between bf16 and f16 and from bf16 to wider formats a rounding may stand though nothing or
+    little is rounded.
     """
     source, target, given = str(i["atype"]), str(i["dtype"]), i["rnd"]
     if source == target:
@@ -162,14 +182,21 @@ def ftz_needs_f32(i: Mods) -> Problem | None:
     """Allow .ftz only where one side is f32."""
     if i["ftz"] is None or "f32" in (i["dtype"], i["atype"]):
         return None
-    return Problem(f"'.ftz' is not allowed from '.{i['atype']}' to '.{i['dtype']}'", "ftz", "neither is '.f32'", "leave it out")
+    return Problem(
+        f"'.ftz' is not allowed from '.{i['atype']}' to '.{i['dtype']}'",
+        "ftz",
+        "neither is '.f32'",
+        "leave it out",
+    )
 
 
 def sat_excludes_bf16(i: Mods) -> Problem | None:
     """Allow .sat only without bf16 on either side."""
     if i["sat"] is None or "bf16" not in (i["dtype"], i["atype"]):
         return None
-    return Problem("'.sat' is not allowed with '.bf16'", "sat", "bf16 does not saturate", "clamp with max and min")
+    return Problem(
+        "'.sat' is not allowed with '.bf16'", "sat", "bf16 does not saturate", "clamp with max and min"
+    )
 
 
 _FROM_F32 = (
@@ -179,15 +206,23 @@ _FROM_F32 = (
 
 
 @declare(
-    "cvt{.rnd}{.ftz}{.sat}{.relu}{.satfinite}.dtype.atype d, a;", rnd=f"{_ROUNDINGS} {_TO_INTEGRAL}", ftz="ftz",
-    sat="sat", relu="relu", satfinite="satfinite", dtype=_FLOATS, atype=_FLOATS, types=_TYPES,
-    checks=[rounding_fits_the_formats, ftz_needs_f32, sat_excludes_bf16, *_FROM_F32], unit="mufu",
+    "cvt{.rnd}{.ftz}{.sat}{.relu}{.satfinite}.dtype.atype d, a;",
+    rnd=f"{_ROUNDINGS} {_TO_INTEGRAL}",
+    ftz="ftz",
+    sat="sat",
+    relu="relu",
+    satfinite="satfinite",
+    dtype=_FLOATS,
+    atype=_FLOATS,
+    types=_TYPES,
+    checks=[rounding_fits_the_formats, ftz_needs_f32, sat_excludes_bf16, *_FROM_F32],
+    unit="mufu",
 )
 def cvt_float(o: Ops, a: Value) -> Value:
-    """Convert between float formats, or round to an integral value within one (`.rni`, `.rzi`, `.rmi`, `.rpi`).
+    """Convert between float formats, or round to an integral value within one (`.rni` to `.rpi`).
 
-    `.sat` clamps to [0, 1] (NaN to 0), `.relu` negative values to +0, `.satfinite` what is too large to the largest
-    finite value.
+    `.sat` clamps to [0, 1] (NaN to 0), `.relu` negative values to +0, `.satfinite` what is too
+    large to the largest finite value.
     """
     source, target = str(o.i["atype"]), str(o.i["dtype"])
     rounding, flushes = o.i["rnd"] or "rn", o.i["ftz"] is not None
@@ -205,14 +240,21 @@ def cvt_float(o: Ops, a: Value) -> Value:
 
 
 @declare(
-    "cvt.rnd{.satfinite}{.relu}.tf32.f32 d, a;", rnd="rn rz rna", satfinite="satfinite", relu="relu", tf32="tf32",
-    f32="f32", types={"d": Op("tf32", accepts="r"), "a": Op("f32", accepts="r")},
-    checks=[when("rnd", "rna", relu="-")], since=(7, 0),
+    "cvt.rnd{.satfinite}{.relu}.tf32.f32 d, a;",
+    rnd="rn rz rna",
+    satfinite="satfinite",
+    relu="relu",
+    tf32="tf32",
+    f32="f32",
+    types={"d": Op("tf32", accepts="r"), "a": Op("f32", accepts="r")},
+    checks=[when("rnd", "rna", relu="-")],
+    since=(7, 0),
 )
 def cvt_tf32(o: Ops, a: Value) -> Value:
     """Round f32 to tf32: 10 bits of mantissa, the low 13 bits of the result 0.
 
-    `.relu` clamps negative values to +0, `.satfinite` what is too large to the largest finite value.
+    `.relu` clamps negative values to +0, `.satfinite` what is too large to the largest finite
+    value.
     """
     result = o.fconvert("f32", "tf32", a, str(o.i["rnd"]), "satfinite" if o.i["satfinite"] else "")
     return clear_negative(o, "tf32", result) if o.i["relu"] else result

@@ -61,7 +61,8 @@ class Op:
     one of NON_VALUE_TYPES: label, targets (of brx), function, params (a parenthesised list, which may
     always be left out), prototype; and for addresses addr (a 32- or 64-bit register or a symbol), addr32,
     addr64, addri (addr, or an immediate address); an address that `accepts` only "r" takes no symbol. An
-    address operand without a type rule is `addr`. Address sources reach the semantics as one value with the
+    address operand without a type rule is `addr`. `spaces` are the state spaces a symbol in an address may
+    be of (none: any). Address sources reach the semantics as one value with the
     offset added: uint32 or uint64 lanes, as wide as the register (64 for symbols of global, const and param
     space, else 32).
     """
@@ -73,6 +74,7 @@ class Op:
     multiple_of: int = 1
     is_relaxed: bool = False
     one_of: tuple[int, ...] = ()
+    spaces: tuple[str, ...] = ()
 
 
 NON_VALUE_TYPES = ("label", "targets", "function", "params", "prototype", "addr", "addr32", "addr64", "addri")

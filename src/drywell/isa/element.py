@@ -12,7 +12,13 @@ from drywell.numerics.formats import FORMATS
 
 #: Formats of the packed and scalar types that have arithmetic, by PTX type.
 FORMAT_OF = {
-    "f16": "f16", "f16x2": "f16", "bf16": "bf16", "bf16x2": "bf16", "f32": "f32", "f32x2": "f32", "f64": "f64",
+    "f16": "f16",
+    "f16x2": "f16",
+    "bf16": "bf16",
+    "bf16x2": "bf16",
+    "f32": "f32",
+    "f32x2": "f32",
+    "f64": "f64",
 }
 
 
@@ -27,7 +33,7 @@ def constants_not_packed(slot: str = "type") -> TypeRule:
 
 
 def by_element(o: Ops, function: Callable[..., Value], *values: Value) -> Value:
-    """Apply `function` to each element of values of slot `type`: once for a scalar, per half for a packed type."""
+    """Apply `function` to each element of values of slot `type`: once, or per half."""
     lanes = 1 if o.type is None else o.type.lanes
     if lanes == 1:
         return function(*values)
@@ -41,7 +47,7 @@ def element_format(o: Ops) -> str:
 
 
 def options(o: Ops) -> dict[str, Any]:
-    """Return the keywords of a rounding float operation from slots `rnd`, `ftz` and `sat`; rn when no rounding is written."""
+    """Return the keywords of a float operation from slots `rnd` (default rn), `ftz` and `sat`."""
     found: dict[str, Any] = {"rounding": o.i.get("rnd") or "rn", "ftz": o.i.get("ftz") is not None}
     if o.i.get("sat") is not None:
         found["sat"] = True
@@ -74,12 +80,14 @@ def unsigned_minimum(o: Ops, a: Value, b: Value) -> Value:
 
 
 def shift_amount(o: Ops, b: Value, width: int) -> tuple[Value, Value]:
-    """Return a shift amount brought below `width`, in `width` bits, and where the given 32-bit one was below."""
+    """Return a shift amount below `width`, in `width` bits, and where the given one was below."""
     limit = o.const(width, o.width_of(b))
     fits = o.ult(b, limit)
     bounded = o.select(fits, b, zero(o, b))
     have = o.width_of(b)
-    return (bounded if have == width else o.trunc(bounded, width) if have > width else o.zext(bounded, width)), fits
+    return (
+        bounded if have == width else o.trunc(bounded, width) if have > width else o.zext(bounded, width)
+    ), fits
 
 
 def shift_left(o: Ops, a: Value, b: Value) -> Value:
@@ -89,7 +97,7 @@ def shift_left(o: Ops, a: Value, b: Value) -> Value:
 
 
 def shift_right(o: Ops, a: Value, b: Value, signed: bool) -> Value:
-    """Shift right by an unsigned amount of any size; from the width of `a` on nothing but zeros or signs is left."""
+    """Shift right by an unsigned amount of any size; from the width on zeros or signs are left."""
     width = o.width_of(a)
     amount, fits = shift_amount(o, b, width)
     if not signed:

@@ -62,7 +62,7 @@ def fence(m: Any, i: Mods) -> None:
     """
 
 
-_MAP: dict[str, TypeRule] = {"a": "addr64", "size": Op("u32", accepts="i", range=(128, 128))}
+_MAP: dict[str, TypeRule] = {"a": "addri", "size": Op("u32", accepts="i", range=(128, 128))}
 
 
 @instruction("fence.proxy.kind;", kind="alias async", order_free=True, unit="fence", since=(7, 5), ref=_REF)

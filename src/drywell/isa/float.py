@@ -1,7 +1,8 @@
-"""Floating-point arithmetic in f32, f64 and f32x2: add, sub, mul, fma, mad, div, abs, neg, min, max, copysign; mixed precision.
+"""Floating-point arithmetic in f32, f64, f32x2 and mixed: add, sub, mul, fma, mad, div, signs, order.
 
-One rounding from the exact result, nearest even unless written. `.ftz` flushes subnormal operands and results to the
-zero of their sign, `.sat` clamps the result to [+0, 1] (NaN to +0). NaN results are canonical.
+One rounding from the exact result, nearest even unless written. `.ftz` flushes subnormal operands
+and results to the zero of their sign, `.sat` clamps the result to [+0, 1] (NaN to +0). NaN results
+are canonical.
 """
 
 from __future__ import annotations
@@ -72,8 +73,14 @@ def subtracted(o: Ops, fmt: str, a: Value, b: Value) -> Value:
 
 
 @declare(
-    "add{.rnd}{.ftz}{.sat}.type d, a, b;", rnd=_ROUNDINGS, ftz="ftz", sat="sat", type="f32 f64 f32x2", types=_AB,
-    checks=_SINGLE_ONLY, ref=_REF + "add",
+    "add{.rnd}{.ftz}{.sat}.type d, a, b;",
+    rnd=_ROUNDINGS,
+    ftz="ftz",
+    sat="sat",
+    type="f32 f64 f32x2",
+    types=_AB,
+    checks=_SINGLE_ONLY,
+    ref=_REF + "add",
 )
 def add(o: Ops, a: Value, b: Value) -> Value:
     """Add; f32x2 adds its two halves."""
@@ -81,8 +88,14 @@ def add(o: Ops, a: Value, b: Value) -> Value:
 
 
 @declare(
-    "sub{.rnd}{.ftz}{.sat}.type d, a, b;", rnd=_ROUNDINGS, ftz="ftz", sat="sat", type="f32 f64 f32x2", types=_AB,
-    checks=_SINGLE_ONLY, ref=_REF + "sub",
+    "sub{.rnd}{.ftz}{.sat}.type d, a, b;",
+    rnd=_ROUNDINGS,
+    ftz="ftz",
+    sat="sat",
+    type="f32 f64 f32x2",
+    types=_AB,
+    checks=_SINGLE_ONLY,
+    ref=_REF + "sub",
 )
 def sub(o: Ops, a: Value, b: Value) -> Value:
     """Subtract b from a; f32x2 subtracts its two halves."""
@@ -90,8 +103,14 @@ def sub(o: Ops, a: Value, b: Value) -> Value:
 
 
 @declare(
-    "mul{.rnd}{.ftz}{.sat}.type d, a, b;", rnd=_ROUNDINGS, ftz="ftz", sat="sat", type="f32 f64 f32x2", types=_AB,
-    checks=_SINGLE_ONLY, ref=_REF + "mul",
+    "mul{.rnd}{.ftz}{.sat}.type d, a, b;",
+    rnd=_ROUNDINGS,
+    ftz="ftz",
+    sat="sat",
+    type="f32 f64 f32x2",
+    types=_AB,
+    checks=_SINGLE_ONLY,
+    ref=_REF + "mul",
 )
 def mul(o: Ops, a: Value, b: Value) -> Value:
     """Multiply; f32x2 multiplies its two halves."""
@@ -99,8 +118,15 @@ def mul(o: Ops, a: Value, b: Value) -> Value:
 
 
 @declare(
-    "fma.rnd{.ftz}{.sat}.type d, a, b, c;", rnd=_ROUNDINGS, ftz="ftz", sat="sat", type="f32 f64 f32x2", types=_ABC,
-    checks=_SINGLE_ONLY, since=(1, 4), ref=_REF + "fma",
+    "fma.rnd{.ftz}{.sat}.type d, a, b, c;",
+    rnd=_ROUNDINGS,
+    ftz="ftz",
+    sat="sat",
+    type="f32 f64 f32x2",
+    types=_ABC,
+    checks=_SINGLE_ONLY,
+    since=(1, 4),
+    ref=_REF + "fma",
 )
 def fma(o: Ops, a: Value, b: Value, c: Value) -> Value:
     """Multiply a and b and add c with a single rounding; f32x2 does so for its two halves."""
@@ -108,8 +134,13 @@ def fma(o: Ops, a: Value, b: Value, c: Value) -> Value:
 
 
 @declare(
-    "mad.rnd{.ftz}{.sat}.type d, a, b, c;", rnd=_ROUNDINGS, ftz="ftz", sat="sat", type="f32 f64",
-    checks=[when("ftz", "ftz", type="f32"), when("sat", "sat", type="f32")], ref=_REF + "mad",
+    "mad.rnd{.ftz}{.sat}.type d, a, b, c;",
+    rnd=_ROUNDINGS,
+    ftz="ftz",
+    sat="sat",
+    type="f32 f64",
+    checks=[when("ftz", "ftz", type="f32"), when("sat", "sat", type="f32")],
+    ref=_REF + "mad",
 )
 def mad(o: Ops, a: Value, b: Value, c: Value) -> Value:
     """Multiply a and b and add c with a single rounding: the same as fma on this target."""
@@ -118,8 +149,9 @@ def mad(o: Ops, a: Value, b: Value, c: Value) -> Value:
 
 # ---------------------------------------------------------------- mixed precision
 
+
 def _narrow(name: str) -> TypeRule:
-    """Return the rule of a half operand of a mixed-precision instruction: slot `name`; bf16 lies in integer registers."""
+    """Return the rule of a half operand, slot `name`; bf16 lies in integer registers."""
     return lambda i: Op("u16" if i[name] == "bf16" else "f16")
 
 
@@ -127,8 +159,14 @@ _MIXED: dict[str, TypeRule] = {"d": "f32", "a": _narrow("atype"), "c": "f32"}
 
 
 @declare(
-    "add{.rnd}{.sat}.f32.atype d, a, c;", rnd=_ROUNDINGS, sat="sat", f32="f32", atype="f16 bf16", types=_MIXED,
-    since=(8, 6), ref=_MIXED_REF + "add",
+    "add{.rnd}{.sat}.f32.atype d, a, c;",
+    rnd=_ROUNDINGS,
+    sat="sat",
+    f32="f32",
+    atype="f16 bf16",
+    types=_MIXED,
+    since=(8, 6),
+    ref=_MIXED_REF + "add",
 )
 def add_mixed(o: Ops, a: Value, c: Value) -> Value:
     """Add a half a, taken as f32, and an f32 c."""
@@ -136,8 +174,14 @@ def add_mixed(o: Ops, a: Value, c: Value) -> Value:
 
 
 @declare(
-    "sub{.rnd}{.sat}.f32.atype d, a, c;", rnd=_ROUNDINGS, sat="sat", f32="f32", atype="f16 bf16", types=_MIXED,
-    since=(8, 6), ref=_MIXED_REF + "sub",
+    "sub{.rnd}{.sat}.f32.atype d, a, c;",
+    rnd=_ROUNDINGS,
+    sat="sat",
+    f32="f32",
+    atype="f16 bf16",
+    types=_MIXED,
+    since=(8, 6),
+    ref=_MIXED_REF + "sub",
 )
 def sub_mixed(o: Ops, a: Value, c: Value) -> Value:
     """Subtract an f32 c from a half a, taken as f32."""
@@ -145,8 +189,13 @@ def sub_mixed(o: Ops, a: Value, c: Value) -> Value:
 
 
 @declare(
-    "fma.rnd{.sat}.f32.abtype d, a, b, c;", rnd=_ROUNDINGS, sat="sat", f32="f32", abtype="f16 bf16",
-    types={"d": "f32", "a": _narrow("abtype"), "b": _narrow("abtype"), "c": "f32"}, since=(8, 6),
+    "fma.rnd{.sat}.f32.abtype d, a, b, c;",
+    rnd=_ROUNDINGS,
+    sat="sat",
+    f32="f32",
+    abtype="f16 bf16",
+    types={"d": "f32", "a": _narrow("abtype"), "b": _narrow("abtype"), "c": "f32"},
+    since=(8, 6),
     ref=_MIXED_REF + "fma",
 )
 def fma_mixed(o: Ops, a: Value, b: Value, c: Value) -> Value:
@@ -159,8 +208,13 @@ def fma_mixed(o: Ops, a: Value, b: Value, c: Value) -> Value:
 
 
 @declare(
-    "div.rnd{.ftz}.type d, a, b;", rnd=_ROUNDINGS, ftz="ftz", type="f32 f64", checks=[when("ftz", "ftz", type="f32")],
-    since=(1, 4), ref=_REF + "div",
+    "div.rnd{.ftz}.type d, a, b;",
+    rnd=_ROUNDINGS,
+    ftz="ftz",
+    type="f32 f64",
+    checks=[when("ftz", "ftz", type="f32")],
+    since=(1, 4),
+    ref=_REF + "div",
 )
 def div(o: Ops, a: Value, b: Value) -> Value:
     """Divide a by b, rounded once; a finite number by zero is infinite, 0/0 is NaN."""
@@ -170,14 +224,26 @@ def div(o: Ops, a: Value, b: Value) -> Value:
 # ---------------------------------------------------------------- sign and order
 
 
-@declare("abs{.ftz}.type d, a;", ftz="ftz", type="f32 f64", checks=[when("ftz", "ftz", type="f32")], ref=_REF + "abs")
+@declare(
+    "abs{.ftz}.type d, a;",
+    ftz="ftz",
+    type="f32 f64",
+    checks=[when("ftz", "ftz", type="f32")],
+    ref=_REF + "abs",
+)
 def abs_(o: Ops, a: Value) -> Value:
     """Clear the sign; a NaN becomes canonical, in f64 it keeps sign and payload."""
     fmt = element_format(o)
     return without_nan(o, fmt, a, magnitude(o, fmt, flushed(o, fmt, a)))
 
 
-@declare("neg{.ftz}.type d, a;", ftz="ftz", type="f32 f64", checks=[when("ftz", "ftz", type="f32")], ref=_REF + "neg")
+@declare(
+    "neg{.ftz}.type d, a;",
+    ftz="ftz",
+    type="f32 f64",
+    checks=[when("ftz", "ftz", type="f32")],
+    ref=_REF + "neg",
+)
 def neg(o: Ops, a: Value) -> Value:
     """Flip the sign; a NaN becomes canonical, in f64 it keeps sign and payload."""
     return negated(o, element_format(o), flushed(o, element_format(o), a))
@@ -192,10 +258,10 @@ def copysign(o: Ops, a: Value, b: Value) -> Value:
 
 
 def pick(o: Ops, fmt: str, a: Value, b: Value, is_maximum: bool) -> Value:
-    """Return the smaller or larger of two floats, -0 below +0, one NaN giving the other operand, `.NaN` a NaN.
+    """Return the smaller or larger of two floats, -0 below +0; a NaN loses, with `.NaN` it wins.
 
-    `.xorsign.abs` compares magnitudes and gives the result the exclusive or of the two signs. Two NaNs give the
-    canonical one, in f64 the second.
+    `.xorsign.abs` compares magnitudes and gives the result the exclusive or of the two signs. Two
+    NaNs give the canonical one, in f64 the second.
     """
     a, b = flushed(o, fmt, a), flushed(o, fmt, b)
     sign = None
@@ -230,34 +296,53 @@ def _third(i: Mods) -> Op | None:
 
 _MIN_MAX = partial(declare, unit="alu", ftz="ftz", NaN="NaN")
 _WITH_THIRD = partial(
-    _MIN_MAX, type="f32 f64", types={"c": _third}, checks=[when("ftz", "ftz", type="f32"), when("NaN", "NaN", type="f32")]
+    _MIN_MAX,
+    type="f32 f64",
+    types={"c": _third},
+    checks=[when("ftz", "ftz", type="f32"), when("NaN", "NaN", type="f32")],
 )
-_F32: dict[str, TypeRule] = {name: "f32" for name in "dab"}
+_F32: dict[str, TypeRule] = dict.fromkeys("dab", "f32")
 
 
 @_WITH_THIRD("min{.ftz}{.NaN}.type d, a, b{, c};", ref=_REF + "min")
 @_MIN_MAX(
-    "min{.ftz}{.NaN}.abs.f32 d, a, b, c;", abs="abs", types={**_F32, "c": "f32"}, since=(8, 8), ref=_REF + "min"
+    "min{.ftz}{.NaN}.abs.f32 d, a, b, c;",
+    abs="abs",
+    types={**_F32, "c": "f32"},
+    since=(8, 8),
+    ref=_REF + "min",
 )
 @_MIN_MAX(
-    "min{.ftz}{.NaN}.xorsign.abs.f32 d, a, b;", xorsign="xorsign", abs="abs", types=_F32, since=(7, 2),
+    "min{.ftz}{.NaN}.xorsign.abs.f32 d, a, b;",
+    xorsign="xorsign",
+    abs="abs",
+    types=_F32,
+    since=(7, 2),
     ref=_REF + "min",
 )
 def min_(o: Ops, a: Value, b: Value, c: Value | None = None) -> Value:
     """Return the smallest of two or three floats, -0 below +0.
 
-    A NaN loses against a number, with `.NaN` it wins; `.abs` compares magnitudes, `.xorsign.abs` magnitudes with
-    the exclusive or of the signs on the result.
+    A NaN loses against a number, with `.NaN` it wins; `.abs` compares magnitudes, `.xorsign.abs`
+    magnitudes with the exclusive or of the signs on the result.
     """
     return pick_of_three(o, "f64" if o.width == 64 else "f32", a, b, c, False)
 
 
 @_WITH_THIRD("max{.ftz}{.NaN}.type d, a, b{, c};", ref=_REF + "max")
 @_MIN_MAX(
-    "max{.ftz}{.NaN}.abs.f32 d, a, b, c;", abs="abs", types={**_F32, "c": "f32"}, since=(8, 8), ref=_REF + "max"
+    "max{.ftz}{.NaN}.abs.f32 d, a, b, c;",
+    abs="abs",
+    types={**_F32, "c": "f32"},
+    since=(8, 8),
+    ref=_REF + "max",
 )
 @_MIN_MAX(
-    "max{.ftz}{.NaN}.xorsign.abs.f32 d, a, b;", xorsign="xorsign", abs="abs", types=_F32, since=(7, 2),
+    "max{.ftz}{.NaN}.xorsign.abs.f32 d, a, b;",
+    xorsign="xorsign",
+    abs="abs",
+    types=_F32,
+    since=(7, 2),
     ref=_REF + "max",
 )
 def max_(o: Ops, a: Value, b: Value, c: Value | None = None) -> Value:

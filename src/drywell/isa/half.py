@@ -10,7 +10,6 @@ from functools import partial
 from drywell.isa.declare import Mods, Problem, TypeRule, instruction
 from drywell.isa.element import (
     by_element,
-    canonical_nan,
     clear_negative,
     constants_not_packed,
     element_format,
@@ -32,7 +31,19 @@ _AB: dict[str, TypeRule] = {"a": constants_not_packed(), "b": constants_not_pack
 _ABC: dict[str, TypeRule] = {**_AB, "c": constants_not_packed()}
 _F16_ONLY = (when("ftz", "ftz", type=_F16), when("sat", "sat", type=_F16))
 
-_arithmetic = partial(declare, rnd="rn", ftz="ftz", sat="sat", types=_AB, checks=_F16_ONLY)
+
+def halves_round_to_nearest(i: Mods) -> Problem | None:
+    """Require no rounding or .rn: sums and products of halves have no other."""
+    if i["rnd"] in (None, "rn"):
+        return None
+    return Problem(
+        f"'.{i['rnd']}' is not allowed with '.{i['type']}'", "rnd", "it rounds to nearest even", "write '.rn'"
+    )
+
+
+_arithmetic = partial(
+    declare, rnd="rn rz rm rp", ftz="ftz", sat="sat", types=_AB, checks=[*_F16_ONLY, halves_round_to_nearest]
+)
 
 
 @_arithmetic("add{.rnd}{.ftz}{.sat}.type d, a, b;", ref=_REF + "add")
@@ -59,7 +70,9 @@ def mul(o: Ops, a: Value, b: Value) -> Value:
 def fma_modifiers_agree(i: Mods) -> Problem | None:
     """Require at most one of .sat and .relu, and .oob without .ftz."""
     if i["sat"] and i["relu"]:
-        return Problem("'.sat' and '.relu' both clamp the result", "relu", "'.sat' is there already", "keep one of them")
+        return Problem(
+            "'.sat' and '.relu' both clamp the result", "relu", "'.sat' is there already", "keep one of them"
+        )
     if i["oob"] and i["ftz"]:
         return Problem("'.oob' does not go with '.ftz'", "ftz", "'.oob' excludes it", "leave one of them out")
     return None
@@ -69,37 +82,52 @@ def rounding_exists(i: Mods) -> Problem | None:
     """Require nearest even of f16; bf16 has all four roundings (`ptxas` 13.0; the manual has only `.rn`)."""
     if i["rnd"] == "rn" or str(i["type"]).startswith("bf16"):
         return None
-    return Problem(f"'.{i['rnd']}' is not allowed with '.{i['type']}'", "rnd", "f16 rounds to nearest even", "write '.rn'")
+    return Problem(
+        f"'.{i['rnd']}' is not allowed with '.{i['type']}'",
+        "rnd",
+        "f16 rounds to nearest even",
+        "write '.rn'",
+    )
 
 
 def bf16_rounds_to_nearest(i: Mods) -> str | None:
     """Say that the roundings of bf16 which only `ptxas` has cannot be executed.
 
-    MEASURED: ptxas 13.0 assembles them, but an H200 then gives numbers that are no rounding of a * b + c.
+    MEASURED: ptxas 13.0 assembles them, but an H200 then gives numbers that are no rounding of a *
+    b + c.
     """
     if i["rnd"] == "rn":
         return None
-    return f"fma.{i['rnd']}.{i['type']} is not PTX: ptxas takes it, the hardware's results are no product and sum"
+    spelling = f"fma.{i['rnd']}.{i['type']}"
+    return f"{spelling} is not PTX: ptxas takes it, but the hardware computes something else"
 
 
 def _is_out_of_bounds(o: Ops, a: Value) -> Value:
     """Say where a half is the NaN that tensor loads fill out-of-bounds elements with.
 
-    MEASURED: 0x7ff7 of either sign, for f16 and bf16, as a or b but not as c (H200, all codes tried).
+    MEASURED: 0x7ff7 of either sign, for f16 and bf16, as a or b but not as c (H200, all codes
+    tried).
     """
     return o.eq(o.and_(a, o.const(0x7FFF, 16)), o.const(0x7FF7, 16))
 
 
 @declare(
-    "fma.rnd{.ftz}{.sat}{.relu}{.oob}.type d, a, b, c;", rnd="rn rz rm rp", ftz="ftz", sat="sat", relu="relu",
-    oob="oob", types=_ABC, checks=[*_F16_ONLY, fma_modifiers_agree, rounding_exists],
-    unsupported=bf16_rounds_to_nearest, ref=_REF + "fma",
+    "fma.rnd{.ftz}{.sat}{.relu}{.oob}.type d, a, b, c;",
+    rnd="rn rz rm rp",
+    ftz="ftz",
+    sat="sat",
+    relu="relu",
+    oob="oob",
+    types=_ABC,
+    checks=[*_F16_ONLY, fma_modifiers_agree, rounding_exists],
+    unsupported=bf16_rounds_to_nearest,
+    ref=_REF + "fma",
 )
 def fma(o: Ops, a: Value, b: Value, c: Value) -> Value:
     """Multiply a and b and add c with a single rounding.
 
-    `.relu` clamps negative results to +0 and makes NaN canonical; `.oob` gives +0 where a or b is the
-    out-of-bounds NaN.
+    `.relu` clamps negative results to +0 and makes NaN canonical; `.oob` gives +0 where a or b is
+    the out-of-bounds NaN.
     """
     fmt = element_format(o)
 
@@ -116,7 +144,9 @@ def fma(o: Ops, a: Value, b: Value, c: Value) -> Value:
 
 # ---------------------------------------------------------------- sign and order
 
-_signs = partial(declare, ftz="ftz", types={"a": constants_not_packed()}, checks=[when("ftz", "ftz", type=_F16)])
+_signs = partial(
+    declare, ftz="ftz", types={"a": constants_not_packed()}, checks=[when("ftz", "ftz", type=_F16)]
+)
 
 
 @_signs("neg{.ftz}.type d, a;", ref=_REF + "neg")
@@ -134,7 +164,13 @@ def abs_(o: Ops, a: Value) -> Value:
 
 
 _orders = partial(
-    declare, unit="alu", ftz="ftz", NaN="NaN", xorsign="xorsign", abs="abs", types=_AB,
+    declare,
+    unit="alu",
+    ftz="ftz",
+    NaN="NaN",
+    xorsign="xorsign",
+    abs="abs",
+    types=_AB,
     checks=[when("ftz", "ftz", type=_F16)],
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from drywell.base.dtypes import TYPES
-from drywell.isa.declare import Mods, instruction
+from drywell.isa.declare import Mods, TypeRule, instruction
 from drywell.isa.element import (
     by_element,
     constants_not_packed,
@@ -69,15 +69,23 @@ def high_product(o: Ops, a: Value, b: Value) -> Value:
 def wide_product(o: Ops, a: Value, b: Value) -> Value:
     """Return the whole product of slot `type`, twice as wide."""
     width = 2 * o.width
-    return o.mul(o.sext(a, width), o.sext(b, width)) if is_signed(o) else o.mul(o.zext(a, width), o.zext(b, width))
+    return (
+        o.mul(o.sext(a, width), o.sext(b, width))
+        if is_signed(o)
+        else o.mul(o.zext(a, width), o.zext(b, width))
+    )
 
 
 # ---------------------------------------------------------------- add, sub
 
 
 @declare(
-    "add{.sat}.type d, a, b;", sat="sat", type=f"{_INTEGERS} {_PACKED}", types={"a": _SOURCE, "b": _SOURCE},
-    checks=[_SATURATES_S32], ref=_REF + "add",
+    "add{.sat}.type d, a, b;",
+    sat="sat",
+    type=f"{_INTEGERS} {_PACKED}",
+    types={"a": _SOURCE, "b": _SOURCE},
+    checks=[_SATURATES_S32],
+    ref=_REF + "add",
 )
 def add(o: Ops, a: Value, b: Value) -> Value:
     """Add; packed types add their halves. `.sat` clamps to the range of s32."""
@@ -117,16 +125,16 @@ def mad_lo(o: Ops, a: Value, b: Value, c: Value) -> Value:
     return o.add(o.mul(a, b), c)
 
 
-@declare("mad.hi{.sat}.type d, a, b, c;", sat="sat", type=_INTEGERS, checks=[_SATURATES_S32], ref=_REF + "mad")
+@declare(
+    "mad.hi{.sat}.type d, a, b, c;", sat="sat", type=_INTEGERS, checks=[_SATURATES_S32], ref=_REF + "mad"
+)
 def mad_hi(o: Ops, a: Value, b: Value, c: Value) -> Value:
-    """Multiply a and b and add c to the high half of the product; `.sat` clamps the sum to the range of s32."""
+    """Add c to the high half of the product of a and b; `.sat` clamps to the range of s32."""
     high = high_product(o, a, b)
     return saturating_add(o, high, c) if o.i["sat"] else o.add(high, c)
 
 
-@declare(
-    "mad.wide.type d, a, b, c;", type="u16 u32 s16 s32", types={"d": wide, "c": wide}, ref=_REF + "mad"
-)
+@declare("mad.wide.type d, a, b, c;", type="u16 u32 s16 s32", types={"d": wide, "c": wide}, ref=_REF + "mad")
 def mad_wide(o: Ops, a: Value, b: Value, c: Value) -> Value:
     """Multiply into twice the width and add c, which is as wide as the product."""
     return o.add(wide_product(o, a, b), c)
@@ -161,9 +169,11 @@ def mad24_lo(o: Ops, a: Value, b: Value, c: Value) -> Value:
     return o.add(_product24(o, a, b, 0), c)
 
 
-@declare("mad24.hi{.sat}.type d, a, b, c;", sat="sat", type="u32 s32", checks=[_SATURATES_S32], ref=_REF + "mad24")
+@declare(
+    "mad24.hi{.sat}.type d, a, b, c;", sat="sat", type="u32 s32", checks=[_SATURATES_S32], ref=_REF + "mad24"
+)
 def mad24_hi(o: Ops, a: Value, b: Value, c: Value) -> Value:
-    """Add c to bits 47:16 of the product of the low 24 bits of a and b; `.sat` clamps to the range of s32."""
+    """Add c to bits 47:16 of the 24-bit product of a and b; `.sat` clamps to the range of s32."""
     high = _product24(o, a, b, 16)
     return saturating_add(o, high, c) if o.i["sat"] else o.add(high, c)
 
@@ -187,7 +197,8 @@ def _divisor(o: Ops, b: Value) -> tuple[Value, Value]:
 def div(o: Ops, a: Value, b: Value) -> Value:
     """Divide a by b, toward zero; the most negative number divided by -1 is itself.
 
-    By zero the manual leaves the result open. MEASURED: all bits set, in every width and signedness (H200).
+    By zero the manual leaves the result open. MEASURED: all bits set, in every width and signedness
+    (H200).
     """
     divisor, is_zero = _divisor(o, b)
     quotient = o.sdiv(a, divisor) if is_signed(o) else o.udiv(a, divisor)
@@ -198,7 +209,8 @@ def div(o: Ops, a: Value, b: Value) -> Value:
 def rem(o: Ops, a: Value, b: Value) -> Value:
     """Return the remainder of a divided by b, with the sign of a.
 
-    By zero the manual leaves the result open. MEASURED: all bits set, in every width and signedness (H200).
+    By zero the manual leaves the result open. MEASURED: all bits set, in every width and signedness
+    (H200).
     """
     divisor, is_zero = _divisor(o, b)
     rest = o.srem(a, divisor) if is_signed(o) else o.urem(a, divisor)
@@ -228,8 +240,12 @@ def _clamp_at_zero(o: Ops, a: Value) -> Value:
 
 
 @declare(
-    "min{.relu}.type d, a, b;", relu="relu", type=f"{_INTEGERS} {_PACKED}", types={"a": _SOURCE, "b": _SOURCE},
-    checks=[_RELU], ref=_REF + "min",
+    "min{.relu}.type d, a, b;",
+    relu="relu",
+    type=f"{_INTEGERS} {_PACKED}",
+    types={"a": _SOURCE, "b": _SOURCE},
+    checks=[_RELU],
+    ref=_REF + "min",
 )
 def min_(o: Ops, a: Value, b: Value) -> Value:
     """Return the smaller of a and b, half by half for packed types; `.relu` clamps negative results to 0."""
@@ -237,8 +253,12 @@ def min_(o: Ops, a: Value, b: Value) -> Value:
 
 
 @declare(
-    "max{.relu}.type d, a, b;", relu="relu", type=f"{_INTEGERS} {_PACKED}", types={"a": _SOURCE, "b": _SOURCE},
-    checks=[_RELU], ref=_REF + "max",
+    "max{.relu}.type d, a, b;",
+    relu="relu",
+    type=f"{_INTEGERS} {_PACKED}",
+    types={"a": _SOURCE, "b": _SOURCE},
+    checks=[_RELU],
+    ref=_REF + "max",
 )
 def max_(o: Ops, a: Value, b: Value) -> Value:
     """Return the larger of a and b, half by half for packed types; `.relu` clamps negative results to 0."""
@@ -266,11 +286,16 @@ def _accumulator(i: Mods) -> str:
     return "s32" if "s32" in (i["atype"], i["btype"]) else "u32"
 
 
-_DOT = {"d": _accumulator, "a": "atype", "b": "btype", "c": _accumulator}
+_DOT: dict[str, TypeRule] = {"d": _accumulator, "a": "atype", "b": "btype", "c": _accumulator}
 
 
 @declare(
-    "dp4a.atype.btype d, a, b, c;", atype="u32 s32", btype="u32 s32", types=_DOT, since=(5, 0), ref=_REF + "dp4a"
+    "dp4a.atype.btype d, a, b, c;",
+    atype="u32 s32",
+    btype="u32 s32",
+    types=_DOT,
+    since=(5, 0),
+    ref=_REF + "dp4a",
 )
 def dp4a(o: Ops, a: Value, b: Value, c: Value) -> Value:
     """Add to c the dot product of the four bytes of a and of b; the sum wraps."""
@@ -279,7 +304,11 @@ def dp4a(o: Ops, a: Value, b: Value, c: Value) -> Value:
 
 
 @declare(
-    "dp2a.lo.atype.btype d, a, b, c;", atype="u32 s32", btype="u32 s32", types=_DOT, since=(5, 0),
+    "dp2a.lo.atype.btype d, a, b, c;",
+    atype="u32 s32",
+    btype="u32 s32",
+    types=_DOT,
+    since=(5, 0),
     ref=_REF + "dp2a",
 )
 def dp2a_lo(o: Ops, a: Value, b: Value, c: Value) -> Value:
@@ -289,7 +318,11 @@ def dp2a_lo(o: Ops, a: Value, b: Value, c: Value) -> Value:
 
 
 @declare(
-    "dp2a.hi.atype.btype d, a, b, c;", atype="u32 s32", btype="u32 s32", types=_DOT, since=(5, 0),
+    "dp2a.hi.atype.btype d, a, b, c;",
+    atype="u32 s32",
+    btype="u32 s32",
+    types=_DOT,
+    since=(5, 0),
     ref=_REF + "dp2a",
 )
 def dp2a_hi(o: Ops, a: Value, b: Value, c: Value) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from drywell.isa.declare import Mods, Op, instruction
+from drywell.isa.declare import Mods, Op, TypeRule, instruction
 from drywell.isa.element import is_signed, shift_left, shift_right, zero
 from drywell.isa.ops import Ops, Value
 
@@ -65,18 +65,27 @@ def _look_up(o: Ops, a: Value, b: Value, c: Value, table: Value) -> Value:
 
 
 _TABLE = Op("u32", accepts="i")
-_LOP3 = {"d": Op("b32", accepts="r_"), "a": "b32", "b": "b32", "c": "b32", "immLut": _TABLE}
+_LOP3: dict[str, TypeRule] = {
+    "d": Op("b32", accepts="r_"),
+    "a": "b32",
+    "b": "b32",
+    "c": "b32",
+    "immLut": _TABLE,
+}
 
 
 @declare("lop3.b32 d, a, b, c, immLut;", types=_LOP3, since=(4, 3), ref=_REF + "lop3")
 def lop3(o: Ops, a: Value, b: Value, c: Value, immLut: Value) -> Value:
-    """Apply any function of three bits, bit by bit: bits 7:0 of immLut are its truth table (f(0xF0, 0xCC, 0xAA))."""
+    """Apply a function of three bits, bit by bit; its truth table f(0xF0, 0xCC, 0xAA) is immLut."""
     return _look_up(o, a, b, c, immLut)
 
 
 @declare(
-    "lop3.BoolOp.b32 d|p, a, b, c, immLut, q;", BoolOp="or and",
-    types={**_LOP3, "p": Op("pred", accepts="r"), "q": Op("pred", accepts="rip")}, writes="d p", since=(8, 2),
+    "lop3.BoolOp.b32 d|p, a, b, c, immLut, q;",
+    BoolOp="or and",
+    types={**_LOP3, "p": Op("pred", accepts="r"), "q": Op("pred", accepts="rip")},
+    writes="d p",
+    since=(8, 2),
     ref=_REF + "lop3",
 )
 def lop3_bool(o: Ops, a: Value, b: Value, c: Value, immLut: Value, q: Value) -> tuple[Value, Value]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.isa.declare import Mods, Op, Problem, TypeRule, instruction
-from drywell.isa.operand import address
+from drywell.isa.operand import place
 from drywell.isa.rules import when
 
 _REF = "warp-level-matrix-instructions-"
@@ -57,7 +57,7 @@ def _rows(registers: tuple[Any, ...], is_transposed: bool) -> NDArray[np.uint8]:
     return np.ascontiguousarray(elements).view(np.uint8).reshape(-1, ROW_BYTES)
 
 
-_LOAD: dict[str, TypeRule] = {"d": lambda i: Op("b32", count=_count(i), accepts="r"), "a": address()}
+_LOAD: dict[str, TypeRule] = {"d": lambda i: Op("b32", count=_count(i), accepts="r"), "a": place()}
 
 
 @instruction(
@@ -120,7 +120,7 @@ def ldmatrix(m: Any, i: Mods, a: Any) -> Any:
     trans="trans",
     space=_LOCAL,
     type="b16 b8",
-    types={"a": address(), "b": lambda i: Op("b32", count=_count(i), accepts="r")},
+    types={"a": place(), "b": lambda i: Op("b32", count=_count(i), accepts="r")},
     checks=[when("shape", "m8n8", type="b16"), when("shape", "m16n8", type="b8", trans="trans")],
     order_free=True,
     unit="matrix",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
-from drywell.isa.operand import address
+from drywell.isa.operand import SHARED
 from drywell.isa.place import shared_address
 from drywell.machine.mbarrier import pending_count
 from drywell.machine.outcome import Wait
@@ -22,6 +22,8 @@ _REF = "parallel-synchronization-and-communication-instructions-mbarrier-"
 _LOCAL = "shared shared::cta"
 _ANYWHERE = f"{_LOCAL} shared::cluster"
 _U32 = Op("u32")
+_COUNT = Op("u32", range=(1, 0xFFFF_FFFF))
+_PARITY = Op("u32", range=(0, 1))
 
 
 def _barriers(m: Any, i: Mods, a: Any) -> list[tuple[int, Any]]:
@@ -36,13 +38,13 @@ def _barriers(m: Any, i: Mods, a: Any) -> list[tuple[int, Any]]:
 
 def _state(i: Mods) -> Op:
     """Return the destination of an arrive: nothing comes back from another CTA's barrier."""
-    return Op("b64", accepts="_" if i["space"] == "shared::cluster" else "r_")
+    return Op("u64", accepts="_" if i["space"] == "shared::cluster" else "r_")
 
 
 @instruction(
     "mbarrier.init{.space}.b64 [a], count;",
     space=_LOCAL,
-    types={"a": address(), "count": _U32},
+    types={"a": SHARED, "count": _U32},
     order_free=True,
     unit="mbarrier",
     since=(7, 0),
@@ -60,7 +62,7 @@ def mbarrier_init(m: Any, i: Mods, a: Any, count: Any) -> None:
 @instruction(
     "mbarrier.inval{.space}.b64 [a];",
     space=_LOCAL,
-    types={"a": address()},
+    types={"a": SHARED},
     order_free=True,
     unit="mbarrier",
     since=(7, 0),
@@ -78,7 +80,7 @@ def mbarrier_inval(m: Any, i: Mods, a: Any) -> None:
     sem="relaxed",
     scope="cta cluster",
     space=_ANYWHERE,
-    types={"a": address(), "tx": _U32},
+    types={"a": SHARED, "tx": _U32},
     order_free=True,
     unit="mbarrier",
     since=(8, 0),
@@ -96,7 +98,7 @@ def mbarrier_expect_tx(m: Any, i: Mods, a: Any, tx: Any) -> None:
     sem="relaxed",
     scope="cta cluster",
     space=_ANYWHERE,
-    types={"a": address(), "tx": _U32},
+    types={"a": SHARED, "tx": _U32},
     order_free=True,
     unit="mbarrier",
     arrives=True,
@@ -126,8 +128,8 @@ _NO_COMPLETE_SLOTS: dict[str, Any] = {
     "space": _LOCAL,
     "since": (7, 0),
 }
-_ARRIVE: dict[str, TypeRule] = {"state": _state, "a": address(), "count": _U32}
-_EXPECT: dict[str, TypeRule] = {"state": _state, "a": address(), "tx": _U32}
+_ARRIVE: dict[str, TypeRule] = {"state": _state, "a": SHARED, "count": _COUNT}
+_EXPECT: dict[str, TypeRule] = {"state": _state, "a": SHARED, "tx": _U32}
 
 
 def _arrived(m: Any, i: Mods, a: Any, amount: Any, method: str, **options: bool) -> NDArray[np.uint64]:
@@ -223,8 +225,8 @@ _WAIT_SLOTS: dict[str, Any] = {
     "writes": "p",
     "ref": _REF + "test-wait-try-wait",
 }
-_BY_STATE: dict[str, TypeRule] = {"p": Op("pred", accepts="r"), "a": address(), "state": "b64"}
-_BY_PARITY: dict[str, TypeRule] = {"p": Op("pred", accepts="r"), "a": address(), "parity": _U32}
+_BY_STATE: dict[str, TypeRule] = {"p": Op("pred", accepts="r"), "a": SHARED, "state": "u64"}
+_BY_PARITY: dict[str, TypeRule] = {"p": Op("pred", accepts="r"), "a": SHARED, "parity": _PARITY}
 _LIMIT: dict[str, TypeRule] = {"limit": _U32}
 
 Waiters = list[tuple[int, Any, int]]
@@ -293,7 +295,7 @@ def mbarrier_try_wait_parity(m: Any, i: Mods, a: Any, parity: Any, limit: Any) -
 
 @instruction(
     "mbarrier.pending_count.b64 d, state;",
-    types={"d": Op("b32", accepts="r"), "state": "b64"},
+    types={"d": Op("b32", accepts="r"), "state": "u64"},
     order_free=True,
     unit="mbarrier",
     since=(7, 0),

@@ -12,7 +12,7 @@ from typing import Any
 
 from drywell.base.dtypes import TYPES
 from drywell.isa.declare import Mods, Op, Problem, instruction
-from drywell.isa.operand import VECTOR, address, loaded, policy, stored
+from drywell.isa.operand import GLOBAL, VECTOR, address, loaded, place, policy, stored
 from drywell.isa.ops import Ops, Value
 from drywell.isa.place import shared_address
 from drywell.isa.rules import rule, when
@@ -110,7 +110,7 @@ def _window(space: str | None) -> str:
     space="global",
     vec="v2 v4",
     type=_TYPES,
-    types={"d": loaded, "a": "addr64"},
+    types={"d": loaded, "a": Op("addr64", spaces=("global",))},
     checks=[vector_fits, rule("vec: v4", "type: b64 u64 s64 f64", reason="ldu reads at most 128 bits")],
     order_free=True,
     unit="mem",
@@ -159,7 +159,7 @@ def st(o: Ops, a: Value, b: Value | tuple[Value, ...], policy: Value | None) -> 
     weak="weak",
     space="shared::cta",
     types={
-        "a": address(),
+        "a": Op("addr", accepts="r"),
         "size": Op("u64", multiple_of=8),
         "initval": Op("b64", accepts="i", range=(0, 0)),
     },
@@ -186,11 +186,16 @@ def st_bulk(m: Any, i: Mods, a: Any, size: Any, initval: Any) -> None:
         m.shared(where, count, write=True)[:] = 0
 
 
+def _prefetched(i: Mods) -> Op:
+    """Return the address of a prefetch: a constant may stand only where local memory is named."""
+    return Op("addri", spaces=("local",)) if i["space"] == "local" else Op("addr64", spaces=("global",))
+
+
 @instruction(
     "prefetch{.space}.level [a];",
     space="global local",
     level="L1 L2 L2::evict_last L2::evict_normal",
-    types={"a": address()},
+    types={"a": _prefetched},
     checks=[when("level", "L2::evict_last L2::evict_normal", space="- global")],
     order_free=True,
     unit="mem",
@@ -200,7 +205,7 @@ def st_bulk(m: Any, i: Mods, a: Any, size: Any, initval: Any) -> None:
 @instruction(
     "prefetchu.level [a];",
     level="L1",
-    types={"a": "addr64"},
+    types={"a": Op("addr64", accepts="r")},
     order_free=True,
     unit="mem",
     lane=False,
@@ -209,7 +214,7 @@ def st_bulk(m: Any, i: Mods, a: Any, size: Any, initval: Any) -> None:
 @instruction(
     "prefetch{.space}.tensormap [a];",
     space="const param",
-    types={"a": address()},
+    types={"a": place()},
     order_free=True,
     unit="mem",
     lane=False,
@@ -224,7 +229,7 @@ def prefetch(m: Any, i: Mods, a: Any) -> None:
     "applypriority{.space}.level [a], size;",
     space="global",
     level="L2::evict_normal",
-    types={"a": "addr64", "size": Op("u32", accepts="i", range=(128, 128))},
+    types={"a": GLOBAL, "size": Op("u32", accepts="i", range=(128, 128))},
     order_free=True,
     unit="mem",
     lane=False,
@@ -238,7 +243,7 @@ def applypriority(m: Any, i: Mods, a: Any, size: Any) -> None:
     "discard{.space}.level [a], size;",
     space="global",
     level="L2",
-    types={"a": "addr64", "size": Op("u32", accepts="i", range=(128, 128))},
+    types={"a": GLOBAL, "size": Op("u32", accepts="i", range=(128, 128))},
     order_free=True,
     unit="mem",
     lane=False,
@@ -264,7 +269,7 @@ _POLICIES = {
     "createpolicy.fractional.primary{.secondary}.b64 d{, fraction};",
     primary="L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged",
     secondary="L2::evict_first L2::evict_unchanged",
-    types={"d": Op("b64", accepts="r"), "fraction": "f32"},
+    types={"d": Op("u64", accepts="r"), "fraction": "f32"},
     order_free=True,
     unit="alu",
     ref="data-movement-and-conversion-instructions-createpolicy",
@@ -282,7 +287,7 @@ def createpolicy_fractional(o: Ops, fraction: Value | None) -> Value:
     space="global",
     primary="L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged",
     secondary="L2::evict_first L2::evict_unchanged",
-    types={"d": Op("b64", accepts="r"), "a": "addr64", "primary_size": "u32", "total_size": "u32"},
+    types={"d": Op("u64", accepts="r"), "a": GLOBAL, "primary_size": "u32", "total_size": "u32"},
     order_free=True,
     unit="alu",
     ref="data-movement-and-conversion-instructions-createpolicy",
@@ -297,7 +302,7 @@ def createpolicy_range(o: Ops, a: Value, primary_size: Value, total_size: Value)
 
 @instruction(
     "createpolicy.cvt.L2.b64 d, a;",
-    types={"d": Op("b64", accepts="r"), "a": "b64"},
+    types={"d": Op("u64", accepts="r"), "a": "u64"},
     order_free=True,
     unit="alu",
     ref="data-movement-and-conversion-instructions-createpolicy",

@@ -31,19 +31,21 @@ declare = partial(instruction, unit="alu", order_free=True)
 
 
 def moved_to(i: Mods) -> Op:
-    """Return the destination of mov: bit types may be taken apart into a brace list, whose parts may be `_`."""
+    """Return the destination of mov: bit types may go to a brace list, whose parts may be `_`."""
     name = str(i["type"])
     return Op(name, accepts="r{_" if TYPES[name].kind == "bits" else "r")
 
 
 def moved_from(i: Mods) -> Op:
-    """Return the source of mov: integers also take symbols and special registers, bit types a brace list to join."""
+    """Return the source of mov: integers also take symbols and special registers, bits a brace list."""
     name = str(i["type"])
     accepts = {"bits": "risv{", "unsigned": "risv", "signed": "risv", "pred": "ripv"}
     return Op(name, accepts=accepts.get(TYPES[name].kind, "ri"))
 
 
-@declare("mov.type d, a;", type=f"{_SCALARS} b128 pred", types={"d": moved_to, "a": moved_from}, ref=_REF + "mov")
+@declare(
+    "mov.type d, a;", type=f"{_SCALARS} b128 pred", types={"d": moved_to, "a": moved_from}, ref=_REF + "mov"
+)
 def mov(o: Ops, a: Value | tuple[Value, ...]) -> Value:
     """Copy a register, constant, special register or the address of a variable or function.
 
@@ -57,16 +59,21 @@ def vector_fits_128_bits(i: Mods) -> Problem | None:
     bits = TYPES[str(i["type"])].bits * VECTOR[i["vec"]]
     if bits <= 128:
         return None
-    return Problem(f"'.{i['vec']}.{i['type']}' is {bits} bits", "vec", "the limit is 128 bits", "move it in two halves")
+    return Problem(
+        f"'.{i['vec']}.{i['type']}' is {bits} bits", "vec", "the limit is 128 bits", "move it in two halves"
+    )
 
 
 @declare(
-    "mov.vec.type d, a;", vec="v2 v4", type=_SCALARS,
+    "mov.vec.type d, a;",
+    vec="v2 v4",
+    type=_SCALARS,
     types={
         "d": lambda i: Op(str(i["type"]), count=VECTOR[i["vec"]], accepts="r_"),
         "a": lambda i: Op(str(i["type"]), count=VECTOR[i["vec"]]),
     },
-    checks=[vector_fits_128_bits], ref=_REF + "mov",
+    checks=[vector_fits_128_bits],
+    ref=_REF + "mov",
 )
 def mov_vector(o: Ops, a: tuple[Value, ...]) -> list[Value]:
     """Copy a vector element by element, all at once: the two lists may share registers."""
@@ -91,7 +98,7 @@ def _bit(o: Ops, c: Value, k: int) -> Value:
 
 @declare("prmt.b32 d, a, b, c;", types=_PRMT, since=(2, 0), ref=_REF + "prmt")
 def prmt(o: Ops, a: Value, b: Value, c: Value) -> Value:
-    """Pick four bytes of the eight bytes b:a: each nibble of c names one, its bit 3 asks for that byte's sign in all bits."""
+    """Pick four of the eight bytes b:a; each nibble of c names one, its bit 3 asks for the sign alone."""
     source, times_8, seven = o.pack([a, b]), o.const(3, 64), o.const(7, 8)
     picked = []
     for k in range(0, 16, 4):
@@ -115,7 +122,7 @@ _MODES = {
 
 @declare("prmt.b32.mode d, a, b, c;", mode=" ".join(_MODES), types=_PRMT, since=(2, 0), ref=_REF + "prmt")
 def prmt_mode(o: Ops, a: Value, b: Value, c: Value) -> Value:
-    """Pick four bytes of the eight bytes b:a by a fixed pattern that bits 1:0 of c select: extracts and replications."""
+    """Pick four of the eight bytes b:a by a fixed pattern that bits 1:0 of c select."""
     source = o.unpack(a, 4) + o.unpack(b, 4)
     selector = [_bit(o, c, 0), _bit(o, c, 1)]
     patterns = _MODES[str(o.i["mode"])]
@@ -127,8 +134,14 @@ def prmt_mode(o: Ops, a: Value, b: Value, c: Value) -> Value:
 _SPACES = f"const global local param param::entry {_SHARED}"
 
 
-@declare("cvta.space.u64 p, a;", space=_SPACES, types={"p": Op("u64", accepts="r"), "a": Op("u64", accepts="ris")},
-         writes="p", since=(2, 0), ref=_REF + "cvta")  # fmt: skip
+@declare(
+    "cvta.space.u64 p, a;",
+    space=_SPACES,
+    types={"p": Op("u64", accepts="r"), "a": Op("u64", accepts="ris")},
+    writes="p",
+    since=(2, 0),
+    ref=_REF + "cvta",
+)
 def cvta(o: Ops, a: Value) -> Value:
     """Turn an address of a state space, or a variable's, into a generic one.
 
@@ -137,8 +150,14 @@ def cvta(o: Ops, a: Value) -> Value:
     return o.add(a, o.const(to_generic(str(o.i["space"]), 0), 64))
 
 
-@declare("cvta.to.space.u64 p, a;", space=_SPACES, types={"p": Op("u64", accepts="r"), "a": "u64"}, writes="p",
-         since=(2, 0), ref=_REF + "cvta")  # fmt: skip
+@declare(
+    "cvta.to.space.u64 p, a;",
+    space=_SPACES,
+    types={"p": Op("u64", accepts="r"), "a": "u64"},
+    writes="p",
+    since=(2, 0),
+    ref=_REF + "cvta",
+)
 def cvta_to(o: Ops, a: Value) -> Value:
     """Turn a generic address into one of a state space; undefined when it does not lie in that space.
 
@@ -156,11 +175,16 @@ def _in_window(addresses: NDArray[np.uint64], base: int) -> NDArray[np.bool_]:
 
 
 @declare(
-    "isspacep.space p, a;", space=_SPACES, types={"p": Op("pred", accepts="r"), "a": "u64"}, writes="p", lane=False,
-    since=(2, 0), ref=_REF + "isspacep",
+    "isspacep.space p, a;",
+    space=_SPACES,
+    types={"p": Op("pred", accepts="r"), "a": "u64"},
+    writes="p",
+    lane=False,
+    since=(2, 0),
+    ref=_REF + "isspacep",
 )
 def isspacep(m: Any, i: Mods, a: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Say whether a generic address lies in a state space; `.shared` is the CTA's own part of the cluster's window.
+    """Say whether a generic address lies in a state space; `.shared` is the CTA's own memory.
 
     ASSUMED: constants lie among the global addresses, so `.const` never holds.
     """
@@ -186,8 +210,12 @@ def shared_or_generic(i: Mods) -> Op:
 
 
 @declare(
-    "getctarank{.space}.type d, a;", space="shared::cluster", type=_ADDRESSES,
-    types={"d": Op("u32", accepts="r"), "a": shared_or_generic}, since=(7, 8), ref=_REF + "getctarank",
+    "getctarank{.space}.type d, a;",
+    space="shared::cluster",
+    type=_ADDRESSES,
+    types={"d": Op("u32", accepts="r"), "a": shared_or_generic},
+    since=(7, 8),
+    ref=_REF + "getctarank",
 )
 def getctarank(o: Ops, a: Value) -> Value:
     """Return the rank in its cluster of the CTA whose shared memory an address lies in, as u32.
@@ -199,11 +227,17 @@ def getctarank(o: Ops, a: Value) -> Value:
 
 
 @declare(
-    "mapa{.space}.type d, a, b;", space="shared::cluster", type=_ADDRESSES,
-    types={"a": shared_or_generic, "b": "u32"}, since=(7, 8), ref=_REF + "mapa",
+    "mapa{.space}.type d, a, b;",
+    space="shared::cluster",
+    type=_ADDRESSES,
+    types={"a": shared_or_generic, "b": "u32"},
+    since=(7, 8),
+    ref=_REF + "mapa",
 )
 def mapa(o: Ops, a: Value, b: Value) -> Value:
-    """Return the address in CTA b of the cluster that corresponds to a, a shared::cluster or else generic address.
+    """Return the address in CTA b of the cluster that corresponds to a.
+
+    Both are shared::cluster addresses or, without `.shared::cluster`, generic ones.
 
     MEASURED: it replaces the rank in bits 31:24 (H200, four-CTA cluster).
     """

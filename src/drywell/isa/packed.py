@@ -1,6 +1,7 @@
-"""Conversions with packed results or sources: cvt to and from f16x2, bf16x2 and the 8, 6 and 4 bit formats, and cvt.pack.
+"""Conversions to and from packed types: halves, 8, 6 and 4 bit formats, and cvt.pack.
 
-The first source goes to the upper part. 6-bit codes sit in bytes whose two upper bits are 0, 4-bit codes in nibbles.
+The first source goes to the upper part. 6-bit codes sit in bytes whose two upper bits are 0, 4-bit
+codes in nibbles.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from drywell.isa.convert import clamp
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
 from drywell.isa.element import is_negative, unsigned_minimum, zero
 from drywell.isa.ops import Ops, Value
-from drywell.isa.rules import when
 from drywell.numerics.formats import FORMATS
 
 _REF = "data-movement-and-conversion-instructions-cvt"
@@ -84,26 +84,43 @@ _BITS = Op("b32", accepts="r")
 
 
 @declare(
-    "cvt.rnd{.relu}{.satfinite}.dtype.f32 d, a, b;", rnd="rn rz", relu="relu", satfinite="satfinite", dtype=_HALVES,
-    f32="f32", types=_FROM_TWO, since=(7, 0),
+    "cvt.rnd{.relu}{.satfinite}.dtype.f32 d, a, b;",
+    rnd="rn rz",
+    relu="relu",
+    satfinite="satfinite",
+    dtype=_HALVES,
+    f32="f32",
+    types=_FROM_TWO,
+    since=(7, 0),
 )
 @declare(
-    "cvt.rn.satfinite{.relu}.dtype.f32 d, a, b;", rn="rn", satfinite="satfinite", relu="relu",
-    dtype=f"{_BYTES} {_SIX_BITS} e2m1x2", f32="f32", types=_FROM_TWO, since=(7, 8),
+    "cvt.rn.satfinite{.relu}.dtype.f32 d, a, b;",
+    rn="rn",
+    satfinite="satfinite",
+    relu="relu",
+    dtype=f"{_BYTES} {_SIX_BITS} e2m1x2",
+    f32="f32",
+    types=_FROM_TWO,
+    since=(7, 8),
 )
 def cvt_pair(o: Ops, a: Value, b: Value) -> Value:
     """Convert two f32 and pack them, a above b.
 
-    `.relu` clamps negative values to +0; `.satfinite` clamps to the largest finite value. NaN becomes the format's
-    NaN, or its largest value where it has none.
+    `.relu` clamps negative values to +0; `.satfinite` clamps to the largest finite value. NaN
+    becomes the format's NaN, or its largest value where it has none.
     """
     fmt, rounding = _element(o.i["dtype"]), str(o.i.get("rnd") or "rn")
     return _join(o, fmt, [_convert(o, "f32", fmt, v, rounding) for v in (a, b)])
 
 
 @declare(
-    "cvt.rnd{.satfinite}.ue8m0x2.f32 d, a, b;", rnd="rz rp", satfinite="satfinite", ue8m0x2="ue8m0x2", f32="f32",
-    types={**_FROM_TWO, "d": Op("ue8m0x2", accepts="r")}, since=(8, 6),
+    "cvt.rnd{.satfinite}.ue8m0x2.f32 d, a, b;",
+    rnd="rz rp",
+    satfinite="satfinite",
+    ue8m0x2="ue8m0x2",
+    f32="f32",
+    types={**_FROM_TWO, "d": Op("ue8m0x2", accepts="r")},
+    since=(8, 6),
 )
 def cvt_scales(o: Ops, a: Value, b: Value) -> Value:
     """Convert two f32 to powers of two, toward zero or upwards, and pack them, a above b.
@@ -117,10 +134,10 @@ def cvt_scales(o: Ops, a: Value, b: Value) -> Value:
 
 
 def stochastic(o: Ops, fmt: str, a: Value, random: Value, num_bits: int) -> Value:
-    """Round f32 `a` to `fmt`: away from zero where the `num_bits` of `random` added to what is cut off carry over.
+    """Round f32 `a` to `fmt`, up where `num_bits` of `random` added to what is cut off carry over.
 
-    The random bits are aligned with the top of the bits that are cut off, subnormal results included
-    (ASSUMED: the manual only gives the number of bits).
+    The random bits are aligned with the top of the bits that are cut off, subnormal results
+    included (ASSUMED: the manual only gives the number of bits).
     """
     f = FORMATS[fmt]
     size = o.and_(a, o.const(0x7FFFFFFF, 32))
@@ -146,7 +163,7 @@ def stochastic(o: Ops, fmt: str, a: Value, random: Value, num_bits: int) -> Valu
 
 
 def _field(o: Ops, rbits: Value, *places: int, bits: int) -> Value:
-    """Return fields of `bits` bits at `places` of rbits, put together with the last one lowest, in 64 bits."""
+    """Return fields of rbits put together, the last one lowest, in 64 bits."""
     mask, out = o.const((1 << bits) - 1, 32), o.const(0, 32)
     for place in places:
         part = o.and_(o.lshr(rbits, o.const(place, 32)), mask)
@@ -155,13 +172,20 @@ def _field(o: Ops, rbits: Value, *places: int, bits: int) -> Value:
 
 
 @declare(
-    "cvt.rs{.relu}{.satfinite}.dtype.f32 d, a, b, rbits;", rs="rs", relu="relu", satfinite="satfinite",
-    dtype=_HALVES, f32="f32", types={**_FROM_TWO, "rbits": _BITS}, since=(8, 7),
+    "cvt.rs{.relu}{.satfinite}.dtype.f32 d, a, b, rbits;",
+    rs="rs",
+    relu="relu",
+    satfinite="satfinite",
+    dtype=_HALVES,
+    f32="f32",
+    types={**_FROM_TWO, "rbits": _BITS},
+    since=(8, 7),
 )
 def cvt_stochastic_pair(o: Ops, a: Value, b: Value, rbits: Value) -> Value:
     """Convert two f32 with stochastic rounding and pack them, a above b.
 
-    The random bits of b are the low half of rbits and those of a the high half: 13 of each for f16, 16 for bf16.
+    The random bits of b are the low half of rbits and those of a the high half: 13 of each for f16,
+    16 for bf16.
     """
     fmt = _element(o.i["dtype"])
     count = 13 if fmt == "f16" else 16
@@ -170,15 +194,20 @@ def cvt_stochastic_pair(o: Ops, a: Value, b: Value, rbits: Value) -> Value:
 
 
 @declare(
-    "cvt.rs.satfinite{.relu}.dtype.f32 d, a, rbits;", rs="rs", satfinite="satfinite", relu="relu",
-    dtype="e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4", f32="f32",
-    types={"d": _packed("dtype"), "a": Op("f32", count=4), "rbits": _BITS}, since=(8, 7),
+    "cvt.rs.satfinite{.relu}.dtype.f32 d, a, rbits;",
+    rs="rs",
+    satfinite="satfinite",
+    relu="relu",
+    dtype="e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4",
+    f32="f32",
+    types={"d": _packed("dtype"), "a": Op("f32", count=4), "rbits": _BITS},
+    since=(8, 7),
 )
 def cvt_stochastic_four(o: Ops, a: tuple[Value, ...], rbits: Value) -> Value:
     """Convert four f32 with stochastic rounding and pack them, the first uppermost.
 
-    The first two use the high half of rbits and the last two the low half; e2m1 takes one byte of each half instead:
-    the upper ones for the first two (ASSUMED: joined to 16 bits).
+    The first two use the high half of rbits and the last two the low half; e2m1 takes one byte of
+    each half instead: the upper ones for the first two (ASSUMED: joined to 16 bits).
     """
     fmt = _element(o.i["dtype"])
     if fmt == "e2m1":
@@ -193,8 +222,13 @@ def cvt_stochastic_four(o: Ops, a: tuple[Value, ...], rbits: Value) -> Value:
 
 
 @declare(
-    "cvt.rn.satfinite{.relu}.dtype.f16x2 d, a;", rn="rn", satfinite="satfinite", relu="relu",
-    dtype=f"{_BYTES} e2m1x2", f16x2="f16x2", types={"d": _packed("dtype"), "a": Op("f16x2", accepts="r")},
+    "cvt.rn.satfinite{.relu}.dtype.f16x2 d, a;",
+    rn="rn",
+    satfinite="satfinite",
+    relu="relu",
+    dtype=f"{_BYTES} e2m1x2",
+    f16x2="f16x2",
+    types={"d": _packed("dtype"), "a": Op("f16x2", accepts="r")},
     since=(7, 8),
 )
 def cvt_from_halves(o: Ops, a: Value) -> Value:
@@ -204,8 +238,13 @@ def cvt_from_halves(o: Ops, a: Value) -> Value:
 
 
 @declare(
-    "cvt.rn{.relu}.f16x2.atype d, a;", rn="rn", relu="relu", f16x2="f16x2", atype=f"{_BYTES} {_SIX_BITS} e2m1x2",
-    types={"d": Op("f16x2", accepts="r"), "a": _packed("atype")}, since=(7, 8),
+    "cvt.rn{.relu}.f16x2.atype d, a;",
+    rn="rn",
+    relu="relu",
+    f16x2="f16x2",
+    atype=f"{_BYTES} {_SIX_BITS} e2m1x2",
+    types={"d": Op("f16x2", accepts="r"), "a": _packed("atype")},
+    since=(7, 8),
 )
 def cvt_to_halves(o: Ops, a: Value) -> Value:
     """Convert two numbers of a narrow format to f16x2, exactly; `.relu` clamps negative ones to +0."""
@@ -214,8 +253,13 @@ def cvt_to_halves(o: Ops, a: Value) -> Value:
 
 
 @declare(
-    "cvt.rnd{.satfinite}.ue8m0x2.bf16x2 d, a;", rnd="rz rp", satfinite="satfinite", ue8m0x2="ue8m0x2",
-    bf16x2="bf16x2", types={"d": Op("ue8m0x2", accepts="r"), "a": Op("b32", accepts="r")}, since=(8, 6),
+    "cvt.rnd{.satfinite}.ue8m0x2.bf16x2 d, a;",
+    rnd="rz rp",
+    satfinite="satfinite",
+    ue8m0x2="ue8m0x2",
+    bf16x2="bf16x2",
+    types={"d": Op("ue8m0x2", accepts="r"), "a": Op("b32", accepts="r")},
+    since=(8, 6),
 )
 def cvt_halves_to_scales(o: Ops, a: Value) -> Value:
     """Convert both halves of bf16x2 to powers of two, toward zero or upwards."""
@@ -223,8 +267,12 @@ def cvt_halves_to_scales(o: Ops, a: Value) -> Value:
 
 
 @declare(
-    "cvt.rn.bf16x2.ue8m0x2 d, a;", rn="rn", bf16x2="bf16x2", ue8m0x2="ue8m0x2",
-    types={"d": Op("b32", accepts="r"), "a": Op("ue8m0x2", accepts="r")}, since=(8, 6),
+    "cvt.rn.bf16x2.ue8m0x2 d, a;",
+    rn="rn",
+    bf16x2="bf16x2",
+    ue8m0x2="ue8m0x2",
+    types={"d": Op("b32", accepts="r"), "a": Op("ue8m0x2", accepts="r")},
+    since=(8, 6),
 )
 def cvt_scales_to_halves(o: Ops, a: Value) -> Value:
     """Convert two powers of two to bf16x2, exactly; 0xFF is NaN."""
@@ -249,12 +297,23 @@ _PACK: dict[str, TypeRule] = {"d": Op("u32", accepts="r", is_relaxed=True), "a":
 
 
 @declare(
-    "cvt.pack.sat.dtype.s32 d, a, b;", sat="sat", dtype="u16 s16", s32="s32", types=_PACK, since=(6, 5),
+    "cvt.pack.sat.dtype.s32 d, a, b;",
+    sat="sat",
+    dtype="u16 s16",
+    s32="s32",
+    types=_PACK,
+    since=(6, 5),
     ref=_PACK_REF,
 )
 @declare(
-    "cvt.pack.sat.dtype.s32.b32 d, a, b, c;", sat="sat", dtype="u8 s8 u4 s4 u2 s2", s32="s32", b32="b32",
-    types={**_PACK, "c": Op("b32", is_relaxed=True)}, since=(6, 5), ref=_PACK_REF,
+    "cvt.pack.sat.dtype.s32.b32 d, a, b, c;",
+    sat="sat",
+    dtype="u8 s8 u4 s4 u2 s2",
+    s32="s32",
+    b32="b32",
+    types={**_PACK, "c": Op("b32", is_relaxed=True)},
+    since=(6, 5),
+    ref=_PACK_REF,
 )
 def cvt_pack(o: Ops, a: Value, b: Value, c: Value | None = None) -> Value:
     """Clamp two s32 to a narrow integer type and pack them, a above b; the low bits of c come above both."""
@@ -262,5 +321,3 @@ def cvt_pack(o: Ops, a: Value, b: Value, c: Value | None = None) -> Value:
     lower, _ = _clamped(o, b)
     pair = o.or_(o.shl(upper, o.const(bits, 32)), lower)
     return pair if c is None else o.or_(pair, o.shl(c, o.const(2 * bits, 32)))
-
-

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
-from drywell.isa.operand import policy
+from drywell.isa.operand import GLOBAL, SHARED, policy
 from drywell.isa.rules import when
 from drywell.machine import tma
 
@@ -44,7 +44,7 @@ def _mask(i: Mods) -> Op | None:
     return Op("u16") if i["multicast"] else None
 
 
-_ADDRESS: dict[str, TypeRule] = {"map": "addr", "coords": _coords, "policy": policy}
+_ADDRESS: dict[str, TypeRule] = {"map": GLOBAL, "coords": _coords, "policy": policy}
 _SHAPES = (
     when("mode", "tile::gather4 tile::scatter4", dim="2d"),
     when("mode", "im2col im2col::w im2col::w::128 im2col_no_offs", dim="3d 4d 5d"),
@@ -83,7 +83,7 @@ def _where(address: tuple[Any, Any], lane: int) -> Where:
     multicast="multicast::cluster",
     cta_group="cta_group::1 cta_group::2",
     hint="L2::cache_hint",
-    types={"a": "addr", "mbar": "addr", "offsets": _offsets, "mask": _mask, **_ADDRESS},
+    types={"a": SHARED, "mbar": SHARED, "offsets": _offsets, "mask": _mask, **_ADDRESS},
     checks=[*_SHAPES, when("multicast", "*", dst="shared::cluster")],
     order_free=True,
     unit="async",
@@ -143,7 +143,7 @@ _STORE: dict[str, Any] = {
     "mode": "tile tile::scatter4 im2col_no_offs",
     "completion": "bulk_group",
     "hint": "L2::cache_hint",
-    "types": {"a": "addr", **_ADDRESS},
+    "types": {"a": SHARED, **_ADDRESS},
     "checks": _SHAPES,
     "order_free": True,
     "unit": "async",

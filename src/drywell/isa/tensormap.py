@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
-from drywell.isa.operand import address
+from drywell.isa.operand import GLOBAL, SHARED, place
 from drywell.machine.tensor_map import MAP_BYTES, replace
 
 _REF = "data-movement-and-conversion-instructions-tensormap-replace"
@@ -48,7 +48,7 @@ _COMMON: dict[str, Any] = {
     ),
     "ref": _REF,
 }
-_VALUE: dict[str, TypeRule] = {"a": address(), "value": "type"}
+_VALUE: dict[str, TypeRule] = {"a": place(), "value": "type"}
 _INDEXED: dict[str, TypeRule] = {**_VALUE, "ord": Op("u32", accepts="i", range=(0, _LAST_ORDINAL))}
 
 
@@ -118,7 +118,7 @@ def tensormap_replace_indexed(m: Any, i: Mods, a: Any, ord: Any, value: Any) -> 
     tile="tile",
     field=" ".join(_LAST_CODE),
     type="b32",
-    types={"a": address(), "value": _code},
+    types={"a": place(), "value": _code},
     **_COMMON,
 )
 def tensormap_replace_code(m: Any, i: Mods, a: Any, value: Any) -> None:
@@ -134,7 +134,7 @@ def tensormap_replace_code(m: Any, i: Mods, a: Any, value: Any) -> None:
     kind="tensormap::generic",
     sem="release",
     scope="cta cluster gpu sys",
-    types={"a": "addr64", "b": "addr", "size": Op("u32", accepts="i", range=(MAP_BYTES, MAP_BYTES))},
+    types={"a": GLOBAL, "b": SHARED, "size": Op("u32", accepts="i", range=(MAP_BYTES, MAP_BYTES))},
     order_free=True,
     unit="async",
     lane=False,

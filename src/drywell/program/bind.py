@@ -360,6 +360,10 @@ class _Binder:
                 given.span,
                 "take its address with mov",
             )
+        space = "param" if variable.space == "frame" else variable.space
+        if op.spaces and space not in op.spaces:
+            wanted = " or .".join(op.spaces)
+            raise _Unfit(f"'{text}' lies in .{space}; this address must lie in .{wanted}", given.span)
         return ops.Memory(ops.Symbol(variable.space, variable.name), offset)
 
     def _label(self, given: tree.Operand) -> ops.Operand:

@@ -100,6 +100,11 @@ def test_a_missing_text_to_verify(drywell: Callable, folder: Path) -> None:
     )
 
 
+def test_a_launch_file_nested_too_deeply(drywell: Callable, folder: Path) -> None:
+    (folder / "deep.toml").write_text("x = " + "[" * 5000 + "]" * 5000)
+    refused(drywell("run", folder / "deep.toml"), 2, "deep.toml", "nested too deeply", "hint: ")
+
+
 # ---------------------------------------------------------------- texts that are not legal
 @pytest.mark.parametrize("kept", [0.2, 0.4, 0.6, 0.8, 0.97])
 @pytest.mark.parametrize("command", ["run", "verify"])
@@ -199,6 +204,11 @@ def test_a_launch_that_cannot_be(
     drywell: Callable, spoil: Callable, old: str, new: str, words: tuple[str, ...]
 ) -> None:
     refused(drywell("run", spoil(old, new)), 2, *words)
+
+
+def test_variables_that_no_machine_could_hold(drywell: Callable, spoil: Callable) -> None:
+    said = drywell("run", spoil(".visible", ".global .b8 huge[9999999999999999];\n.visible", "triple.ptx"))
+    refused(said, 2, "does not fit into the memory of this machine", "hint: ")
 
 
 def test_a_cluster_of_two_is_unsupported_and_says_so(drywell: Callable, spoil: Callable) -> None:

@@ -1,6 +1,4 @@
-"""What the tests of the arithmetic families share: executing one spelling on arrays of bit patterns, edge values, and
-floats as exact fractions, written without Drywell's number code.
-"""
+"""Run one spelling on arrays of bit patterns; edge values; floats as exact fractions."""
 
 from __future__ import annotations
 
@@ -73,22 +71,33 @@ def refusal(spelling: str) -> str:
 
 def one_warp(count: int = 32) -> Any:
     """Return as much of a warp as the warp instructions of these families ask for."""
-    return SimpleNamespace(mask=np.ones(count, np.bool_), carry=np.zeros(count, np.bool_), cta=SimpleNamespace(rank=0))
+    return SimpleNamespace(
+        mask=np.ones(count, np.bool_), carry=np.zeros(count, np.bool_), cta=SimpleNamespace(rank=0)
+    )
 
 
-def agree(spelling: str, widths: Sequence[int], result: int, formula: Callable[..., int], most: int = 2500, seed: int = 1) -> None:
-    """Check a spelling against a formula on unsigned Python integers: edge values in all combinations, and random ones."""
+def agree(
+    spelling: str,
+    widths: Sequence[int],
+    result: int,
+    formula: Callable[..., int],
+    most: int = 2500,
+    seed: int = 1,
+) -> None:
+    """Check a spelling against a formula on unsigned integers, at edge values and random ones."""
     columns = list(zip(*cases(widths, most, seed), strict=True))
     got = execute(spelling, *[lanes(c, w) for c, w in zip(columns, widths, strict=True)])
     got = numbers(np.broadcast_to(got, (len(columns[0]),)))
     mask = (1 << result) - 1
     for k, row in enumerate(zip(*columns, strict=True)):
         expected = int(formula(*row)) & mask
-        assert expected == got[k], f"{spelling} {[hex(v) for v in row]}: expected {expected:#x}, got {got[k]:#x}"
+        assert expected == got[k], (
+            f"{spelling} {[hex(v) for v in row]}: expected {expected:#x}, got {got[k]:#x}"
+        )
 
 
 def cases(widths: Sequence[int], most: int, seed: int) -> list[tuple[int, ...]]:
-    """Return operands of these widths: all combinations of edges (thinned out beyond `most`), and 300 random rows."""
+    """Return operands of these widths: at most `most` combinations of edges, and 300 random rows."""
     rng = random.Random(seed)
     rows = list(itertools.product(*(edges(w) for w in widths)))
     if len(rows) > most:
@@ -129,7 +138,10 @@ Number = Fraction | float  # float only for NaN and infinities
 def value_of(fmt: str, code: int) -> tuple[int, Number]:
     """Return the sign (0 or 1) and the value of a code."""
     exponent_bits, mantissa_bits = SHAPES[fmt]
-    sign, field = code >> (exponent_bits + mantissa_bits), (code >> mantissa_bits) & ((1 << exponent_bits) - 1)
+    sign, field = (
+        code >> (exponent_bits + mantissa_bits),
+        (code >> mantissa_bits) & ((1 << exponent_bits) - 1),
+    )
     fraction, bias = code & ((1 << mantissa_bits) - 1), (1 << (exponent_bits - 1)) - 1
     if field == (1 << exponent_bits) - 1:
         return sign, math.nan if fraction else (-math.inf if sign else math.inf)
@@ -139,7 +151,7 @@ def value_of(fmt: str, code: int) -> tuple[int, Number]:
 
 
 def round_to(fmt: str, value: Number, rounding: str = "rn", zero_sign: int = 0) -> int:
-    """Return the code nearest to an exact value as the rounding says; `zero_sign` is the sign of an exact zero."""
+    """Return the code of an exact value as the rounding says; `zero_sign` is that of an exact zero."""
     exponent_bits, mantissa_bits = SHAPES[fmt]
     top, bias = (1 << exponent_bits) - 1, (1 << (exponent_bits - 1)) - 1
     sign_bit = 1 << (exponent_bits + mantissa_bits)
@@ -161,7 +173,7 @@ def round_to(fmt: str, value: Number, rounding: str = "rn", zero_sign: int = 0) 
 
 
 def round_integer(size: Fraction, rounding: str, sign: bool) -> int:
-    """Return a non-negative fraction rounded to an integer; `sign` says that it stands for a negative number."""
+    """Return a non-negative fraction rounded to an integer; `sign`: it stands for a negative one."""
     whole, rest = divmod(size, 1)
     if rounding == "rn":
         up = rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1)
@@ -179,17 +191,36 @@ def floor_log2(size: Fraction) -> int:
 
 
 def float_codes(fmt: str, count: int = 60, seed: int = 2) -> list[int]:
-    """Return codes near which float instructions change: zeros, subnormals, ones, limits, infinities, NaNs, random ones."""
+    """Return zeros, subnormals, ones, limits, infinities, NaNs of both signs, and random codes."""
     exponent_bits, mantissa_bits = SHAPES[fmt]
-    bits, top, bias = 1 + exponent_bits + mantissa_bits, (1 << exponent_bits) - 1, (1 << (exponent_bits - 1)) - 1
+    bits, top, bias = (
+        1 + exponent_bits + mantissa_bits,
+        (1 << exponent_bits) - 1,
+        (1 << (exponent_bits - 1)) - 1,
+    )
     one = bias << mantissa_bits
     plain = [
-        0, 1, 2, (1 << mantissa_bits) - 1, 1 << mantissa_bits, one - 1, one, one + 1, one + (1 << (mantissa_bits - 1)),
-        one + (1 << mantissa_bits), (top << mantissa_bits) - 1, top << mantissa_bits, (top << mantissa_bits) + 1,
-        (top << mantissa_bits) + (1 << (mantissa_bits - 1)), (1 << (bits - 1)) - 1,
+        0,
+        1,
+        2,
+        (1 << mantissa_bits) - 1,
+        1 << mantissa_bits,
+        one - 1,
+        one,
+        one + 1,
+        one + (1 << (mantissa_bits - 1)),
+        one + (1 << mantissa_bits),
+        (top << mantissa_bits) - 1,
+        top << mantissa_bits,
+        (top << mantissa_bits) + 1,
+        (top << mantissa_bits) + (1 << (mantissa_bits - 1)),
+        (1 << (bits - 1)) - 1,
     ]
     rng = random.Random(seed)
-    close = [one + rng.randrange(-4, 5) * (1 << mantissa_bits) + rng.getrandbits(mantissa_bits) for _ in range(count // 2)]
+    close = [
+        one + rng.randrange(-4, 5) * (1 << mantissa_bits) + rng.getrandbits(mantissa_bits)
+        for _ in range(count // 2)
+    ]
     anything = [rng.getrandbits(bits) for _ in range(count - count // 2)]
     return [*plain, *(v | 1 << (bits - 1) for v in plain), *close, *anything]
 

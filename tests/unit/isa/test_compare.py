@@ -7,11 +7,28 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from unit.isa.alu import BITS, cases, execute, float_codes, flushed, lanes, numbers, refusal, round_to, typed, value_of
+from unit.isa.alu import (
+    BITS,
+    cases,
+    execute,
+    float_codes,
+    flushed,
+    lanes,
+    numbers,
+    refusal,
+    round_to,
+    typed,
+    value_of,
+)
 
 ORDER: dict[str, Callable[[object, object], bool]] = {
-    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-}  # fmt: skip
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
 UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
@@ -52,7 +69,9 @@ def test_floats_compare_ordered_and_unordered(fmt: str) -> None:
         assert [float_test(fmt, word, x, y) for x, y in rows] == p.tolist(), word
         if fmt in ("f32", "f16"):
             p, _ = execute(f"setp.{word}.ftz.{fmt}", a, b, None)
-            assert [float_test(fmt, word, flushed(fmt, x), flushed(fmt, y)) for x, y in rows] == p.tolist(), word
+            assert [float_test(fmt, word, flushed(fmt, x), flushed(fmt, y)) for x, y in rows] == p.tolist(), (
+                word
+            )
 
 
 def test_boolean_operators_combine_both_outcomes_with_c() -> None:
@@ -77,7 +96,13 @@ def test_packed_halves_give_one_predicate_each() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "width", "yes"),
-    [("u32", 32, 0xFFFFFFFF), ("s32", 32, 0xFFFFFFFF), ("f32", 32, 0x3F800000), ("f16", 16, 0x3C00), ("bf16", 16, 0x3F80)],
+    [
+        ("u32", 32, 0xFFFFFFFF),
+        ("s32", 32, 0xFFFFFFFF),
+        ("f32", 32, 0x3F800000),
+        ("f16", 16, 0x3C00),
+        ("bf16", 16, 0x3F80),
+    ],
 )
 def test_set_writes_all_ones_or_one(dtype: str, width: int, yes: int) -> None:
     rows = cases((64, 64), 400, 4)
@@ -114,12 +139,18 @@ def test_selp_and_slct_choose(width: int) -> None:
 def test_testp_names_the_class_of_a_number(fmt: str) -> None:
     codes = float_codes(fmt)
     values = [value_of(fmt, c)[1] for c in codes]
-    tiny = [not math.isnan(v) and v != 0 and flushed(fmt, c) & ~(1 << (BITS[fmt] - 1)) == 0 for c, v in zip(codes, values, strict=True)]
+    tiny = [
+        not math.isnan(v) and v != 0 and flushed(fmt, c) & ~(1 << (BITS[fmt] - 1)) == 0
+        for c, v in zip(codes, values, strict=True)
+    ]
     expected = {
-        "finite": [not math.isnan(v) and not math.isinf(v) for v in values], "infinite": [math.isinf(v) for v in values],
-        "number": [not math.isnan(v) for v in values], "notanumber": [math.isnan(v) for v in values], "subnormal": tiny,
+        "finite": [not math.isnan(v) and not math.isinf(v) for v in values],
+        "infinite": [math.isinf(v) for v in values],
+        "number": [not math.isnan(v) for v in values],
+        "notanumber": [math.isnan(v) for v in values],
+        "subnormal": tiny,
         "normal": [not (t or math.isnan(v) or math.isinf(v)) for t, v in zip(tiny, values, strict=True)],
-    }  # fmt: skip
+    }
     for word, truth in expected.items():
         assert truth == execute(f"testp.{word}.{fmt}", lanes(codes, BITS[fmt])).tolist(), word
 
@@ -134,8 +165,21 @@ def test_what_ptxas_refuses_is_refused_with_the_operators_there_are() -> None:
     assert ".lt" in refusal("setp.lo.s32")
     assert ".ltu" in refusal("setp.hi.f32")
     for spelling in (
-        "setp.equ.u32", "setp.lt.ftz.f64", "setp.lt.ftz.bf16", "setp.lt.not.s32", "set.lt.u16.s32", "set.lt.f32.f16", "set.lt.f64.f32",
-        "set.lt.f16x2.f16", "set.lt.ftz.bf16.f32", "set.eq.u32.pred", "selp.f16", "selp.pred", "slct.b32.u32", "slct.ftz.b32.s32",
-        "testp.nan.f32", "testp.normal.f16",
-    ):  # fmt: skip
+        "setp.equ.u32",
+        "setp.lt.ftz.f64",
+        "setp.lt.ftz.bf16",
+        "setp.lt.not.s32",
+        "set.lt.u16.s32",
+        "set.lt.f32.f16",
+        "set.lt.f64.f32",
+        "set.lt.f16x2.f16",
+        "set.lt.ftz.bf16.f32",
+        "set.eq.u32.pred",
+        "selp.f16",
+        "selp.pred",
+        "slct.b32.u32",
+        "slct.ftz.b32.s32",
+        "testp.nan.f32",
+        "testp.normal.f16",
+    ):
         assert refusal(spelling), spelling

@@ -70,9 +70,19 @@ def test_floats_become_integers_by_rounding_and_clamping(fmt: str, target: str) 
 def test_integers_become_floats_rounded_once(fmt: str, source: str) -> None:
     width, read = typed(source)
     for rounding in ROUNDINGS:
-        agree(f"cvt.{rounding}.{fmt}.{source}", (width,), BITS[fmt], lambda a, r=rounding: round_to(fmt, Fraction(read(a)), r))
+        agree(
+            f"cvt.{rounding}.{fmt}.{source}",
+            (width,),
+            BITS[fmt],
+            lambda a, r=rounding: round_to(fmt, Fraction(read(a)), r),
+        )
     if fmt != "bf16":
-        agree(f"cvt.rz.sat.{fmt}.{source}", (width,), BITS[fmt], lambda a: clamped_to_one(fmt, round_to(fmt, Fraction(read(a)))))
+        agree(
+            f"cvt.rz.sat.{fmt}.{source}",
+            (width,),
+            BITS[fmt],
+            lambda a: clamped_to_one(fmt, round_to(fmt, Fraction(read(a)))),
+        )
 
 
 def check(spelling: str, source: str, target: str, formula: object, codes: list[int]) -> None:
@@ -93,43 +103,94 @@ def near_ties(source: str, target: str) -> list[int]:
     """Codes of `source` at and beside the middle between two numbers of `target`, near its limits too."""
     out = []
     for code in float_codes(target, 30):
-        sign, value = value_of(target, code)
+        _, value = value_of(target, code)
         if not math.isinf(value) and not math.isnan(value) and value != 0:
             up = round_to(source, Fraction(value) * (1 + Fraction(1, 2 ** (11 if target == "f16" else 8))))
             out += [up, up + 1, up - 1]
     return out
 
 
-@pytest.mark.parametrize(("source", "target"), [("f32", "f16"), ("f32", "bf16"), ("f64", "f16"), ("f64", "bf16"), ("f64", "f32")])
+@pytest.mark.parametrize(
+    ("source", "target"), [("f32", "f16"), ("f32", "bf16"), ("f64", "f16"), ("f64", "bf16"), ("f64", "f32")]
+)
 def test_narrowing_rounds_once(source: str, target: str) -> None:
     codes = float_codes(source, 80) + near_ties(source, target)
     for rounding in ROUNDINGS:
-        check(f"cvt.{rounding}.{target}.{source}", source, target, lambda c, r=rounding: convert(source, target, r, c), codes)
+        check(
+            f"cvt.{rounding}.{target}.{source}",
+            source,
+            target,
+            lambda c, r=rounding: convert(source, target, r, c),
+            codes,
+        )
 
 
-@pytest.mark.parametrize(("source", "target"), [("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("bf16", "f64"), ("f32", "f64"), ("f16", "bf16"), ("bf16", "f16")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("f16", "f32"),
+        ("f16", "f64"),
+        ("bf16", "f32"),
+        ("bf16", "f64"),
+        ("f32", "f64"),
+        ("f16", "bf16"),
+        ("bf16", "f16"),
+    ],
+)
 def test_widening_is_exact_and_halves_change_by_rounding_to_nearest(source: str, target: str) -> None:
-    check(f"cvt.{target}.{source}", source, target, lambda c: convert(source, target, "rn", c), float_codes(source, 120))
+    check(
+        f"cvt.{target}.{source}",
+        source,
+        target,
+        lambda c: convert(source, target, "rn", c),
+        float_codes(source, 120),
+    )
 
 
 def test_sat_relu_satfinite_and_ftz_of_float_conversions() -> None:
     codes = float_codes("f32", 80)
     limit = {"f16": 0x7BFF, "bf16": 0x7F7F}
     for fmt in ("f16", "bf16"):
+
         def finite(code: int, fmt: str = fmt) -> int:
             found = convert("f32", fmt, "rn", code)
             return found & 0x8000 | min(found & 0x7FFF, limit[fmt])
 
         check(f"cvt.rn.satfinite.{fmt}.f32", "f32", fmt, finite, codes)
-        check(f"cvt.rn.relu.{fmt}.f32", "f32", fmt, lambda c, f=fmt: 0 if c >> 31 else convert("f32", f, "rn", c), codes)
-        check(f"cvt.rz.relu.satfinite.{fmt}.f32", "f32", fmt, lambda c, f=fmt: 0 if c >> 31 else min(
-            convert("f32", f, "rz", c), limit[f]), codes)  # fmt: skip
+        check(
+            f"cvt.rn.relu.{fmt}.f32",
+            "f32",
+            fmt,
+            lambda c, f=fmt: 0 if c >> 31 else convert("f32", f, "rn", c),
+            codes,
+        )
+        check(
+            f"cvt.rz.relu.satfinite.{fmt}.f32",
+            "f32",
+            fmt,
+            lambda c, f=fmt: 0 if c >> 31 else min(convert("f32", f, "rz", c), limit[f]),
+            codes,
+        )
     check("cvt.sat.f32.f32", "f32", "f32", lambda c: clamped_to_one("f32", c), codes)
-    check("cvt.rn.sat.f16.f32", "f32", "f16", lambda c: clamped_to_one("f16", convert("f32", "f16", "rn", c)), codes)
+    check(
+        "cvt.rn.sat.f16.f32",
+        "f32",
+        "f16",
+        lambda c: clamped_to_one("f16", convert("f32", "f16", "rn", c)),
+        codes,
+    )
     check("cvt.ftz.f32.f32", "f32", "f32", lambda c: flushed("f32", c), codes)
     check("cvt.ftz.f64.f32", "f32", "f64", lambda c: convert("f32", "f64", "rn", flushed("f32", c)), codes)
-    check("cvt.rp.ftz.bf16.f32", "f32", "bf16", lambda c: convert("f32", "bf16", "rp", flushed("f32", c)), codes)
-    check("cvt.ftz.f32.f16", "f16", "f32", lambda c: flushed("f32", convert("f16", "f32", "rn", c)), float_codes("f16"))
+    check(
+        "cvt.rp.ftz.bf16.f32", "f32", "bf16", lambda c: convert("f32", "bf16", "rp", flushed("f32", c)), codes
+    )
+    check(
+        "cvt.ftz.f32.f16",
+        "f16",
+        "f32",
+        lambda c: flushed("f32", convert("f16", "f32", "rn", c)),
+        float_codes("f16"),
+    )
 
 
 def test_to_f16_ftz_keeps_the_subnormal_operand_as_an_h200_does() -> None:
@@ -139,6 +200,7 @@ def test_to_f16_ftz_keeps_the_subnormal_operand_as_an_h200_does() -> None:
 @pytest.mark.parametrize("fmt", FLOATS)
 def test_rounding_to_integral_keeps_the_format_and_the_sign_of_zero(fmt: str) -> None:
     for rounding in ROUNDINGS:
+
         def integral(code: int, rounding: str = rounding) -> int:
             sign, value = value_of(fmt, code)
             if math.isinf(value):
@@ -162,7 +224,9 @@ def test_tf32_has_ten_bits_of_mantissa() -> None:
     codes = [c for c in float_codes("f32", 100) if not math.isnan(value_of("f32", c)[1])]
     got = {r: numbers(execute(f"cvt.{r}.tf32.f32", lanes(codes, 32))) for r in ("rn", "rz", "rna")}
     for rounding, found in got.items():
-        assert [round_to("tf32", value_of("f32", c)[1], rounding, c >> 31) << 13 for c in codes] == found, rounding
+        assert [round_to("tf32", value_of("f32", c)[1], rounding, c >> 31) << 13 for c in codes] == found, (
+            rounding
+        )
     relu = numbers(execute("cvt.rn.relu.tf32.f32", lanes(codes, 32)))
     assert [0 if c >> 31 else v for c, v in zip(codes, got["rn"], strict=True)] == relu
     assert [0x7F7FE000] == numbers(execute("cvt.rna.satfinite.tf32.f32", lanes([0x7F7FFFFF], 32)))
@@ -172,8 +236,21 @@ def test_what_ptxas_refuses_is_refused() -> None:
     assert "a rounding is needed" in refusal("cvt.f16.f32")
     assert "nothing is rounded" in refusal("cvt.rn.f32.f16")
     for spelling in (
-        "cvt.rn.u32.u64", "cvt.u32.f32", "cvt.f32.u32", "cvt.rni.f16.f32", "cvt.rn.f32.f32", "cvt.ftz.f16.f64", "cvt.sat.bf16.bf16",
-        "cvt.rm.relu.f16.f32", "cvt.rn.ftz.satfinite.f16.f32", "cvt.rn.relu.f16.f64", "cvt.rna.relu.tf32.f32", "cvt.tf32.f32",
-        "cvt.rni.sat.s32.bf16", "cvt.rn.ftz.f16.s32", "cvt.rn.f32.tf32", "cvt.b32.u32",
-    ):  # fmt: skip
+        "cvt.rn.u32.u64",
+        "cvt.u32.f32",
+        "cvt.f32.u32",
+        "cvt.rni.f16.f32",
+        "cvt.rn.f32.f32",
+        "cvt.ftz.f16.f64",
+        "cvt.sat.bf16.bf16",
+        "cvt.rm.relu.f16.f32",
+        "cvt.rn.ftz.satfinite.f16.f32",
+        "cvt.rn.relu.f16.f64",
+        "cvt.rna.relu.tf32.f32",
+        "cvt.tf32.f32",
+        "cvt.rni.sat.s32.bf16",
+        "cvt.rn.ftz.f16.s32",
+        "cvt.rn.f32.tf32",
+        "cvt.b32.u32",
+    ):
         assert refusal(spelling), spelling

@@ -79,7 +79,7 @@ def divided(fmt: str, rounding: str, a: int, b: int) -> int:
 
 
 def rooted(fmt: str, rounding: str, a: int) -> int:
-    s, x = value_of(fmt, a)
+    _, x = value_of(fmt, a)
     if is_nan(x) or x < 0:
         return NAN[fmt]
     if x == 0 or math.isinf(x):
@@ -88,17 +88,23 @@ def rooted(fmt: str, rounding: str, a: int) -> int:
     scaled = x * Fraction(4) ** shift
     whole = isqrt(scaled.numerator // scaled.denominator)
     is_exact = Fraction(whole) ** 2 == scaled
-    return round_to(fmt, (Fraction(whole) + (0 if is_exact else Fraction(1, 2))) / Fraction(2) ** shift, rounding)
+    return round_to(
+        fmt, (Fraction(whole) + (0 if is_exact else Fraction(1, 2))) / Fraction(2) ** shift, rounding
+    )
 
 
-def check(spelling: str, fmt: str, count: int, formula: Formula, codes: Sequence[int], most: int = 250) -> None:
+def check(
+    spelling: str, fmt: str, count: int, formula: Formula, codes: Sequence[int], most: int = 250
+) -> None:
     """Compare a spelling with a formula on codes, on combinations spread over all of them."""
     rows = list(itertools.product(codes, repeat=count))
     rows = rows[:: max(1, len(rows) // most)]
     got = numbers(execute(spelling, *[lanes(column, BITS[fmt]) for column in zip(*rows, strict=True)]))
     for row, found in zip(rows, got, strict=True):
         expected = formula(*row)
-        assert expected == found, f"{spelling} {[hex(v) for v in row]}: expected {expected:#x}, got {found:#x}"
+        assert expected == found, (
+            f"{spelling} {[hex(v) for v in row]}: expected {expected:#x}, got {found:#x}"
+        )
 
 
 def is_f64_nan(fmt: str, *codes: int) -> bool:
@@ -145,9 +151,18 @@ def test_ftz_flushes_operands_and_results_and_sat_clamps() -> None:
         codes = [c for c in float_codes(fmt) if c & 0x7FFFFFFF < 1 << 24 or fmt == "f16" or c % 3]
         check(f"add.ftz.{fmt}", fmt, 2, ftz(fmt, lambda a, b, f=fmt: added(f, "rn", a, b)), codes)
         check(f"fma.rn.ftz.{fmt}", fmt, 3, ftz(fmt, lambda a, b, c, f=fmt: fused(f, "rn", a, b, c)), codes)
-        check(f"mul.sat.{fmt}", fmt, 2, lambda a, b, f=fmt: clamped_to_one(f, multiplied(f, "rn", a, b)), codes)
-        check(f"sub.ftz.sat.{fmt}", fmt, 2, lambda a, b, f=fmt: clamped_to_one(
-            f, flushed(f, added(f, "rn", flushed(f, a), flushed(f, b) ^ 1 << (BITS[f] - 1)))), codes)  # fmt: skip
+        check(
+            f"mul.sat.{fmt}", fmt, 2, lambda a, b, f=fmt: clamped_to_one(f, multiplied(f, "rn", a, b)), codes
+        )
+        check(
+            f"sub.ftz.sat.{fmt}",
+            fmt,
+            2,
+            lambda a, b, f=fmt: clamped_to_one(
+                f, flushed(f, added(f, "rn", flushed(f, a), flushed(f, b) ^ 1 << (BITS[f] - 1)))
+            ),
+            codes,
+        )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +185,7 @@ def test_mixed_precision_widens_the_halves_exactly() -> None:
     for fmt in ("f16", "bf16"):
         halves, singles = float_codes(fmt), float_codes("f32")
         n = min(len(halves), len(singles))
-        a, b, c = halves[:n], halves[3 : n] + halves[:3], singles[:n]
+        a, b, c = halves[:n], halves[3:n] + halves[:3], singles[:n]
 
         def widened(code: int, fmt: str = fmt) -> int:
             sign, value = value_of(fmt, code)
@@ -178,7 +193,9 @@ def test_mixed_precision_widens_the_halves_exactly() -> None:
 
         rows = list(zip(a, b, c, strict=True))
         x, y, z = lanes(a, 16), lanes(b, 16), lanes(c, 32)
-        assert [added("f32", "rz", widened(p), r) for p, _, r in rows] == numbers(execute(f"add.rz.f32.{fmt}", x, z))
+        assert [added("f32", "rz", widened(p), r) for p, _, r in rows] == numbers(
+            execute(f"add.rz.f32.{fmt}", x, z)
+        )
         minus = [added("f32", "rn", widened(p), r ^ 1 << 31) for p, _, r in rows]
         assert minus == numbers(execute(f"sub.f32.{fmt}", x, z))
         product = [fused("f32", "rp", widened(p), widened(q), r) for p, q, r in rows]
@@ -209,8 +226,11 @@ def test_f64_keeps_the_sign_and_payload_of_a_nan_as_an_h200_does() -> None:
     quiet = [0xFFF8000000000001, 0x7FF8000000000007]
     one = lanes([0x3FF0000000000000] * 2, 64)
     for result in (
-        execute("neg.f64", nans), execute("abs.f64", nans), execute("sub.f64", one, nans), execute("add.f64", nans, one),
-    ):  # fmt: skip
+        execute("neg.f64", nans),
+        execute("abs.f64", nans),
+        execute("sub.f64", one, nans),
+        execute("add.f64", nans, one),
+    ):
         assert quiet == numbers(result)
 
 
@@ -235,19 +255,33 @@ def test_order_puts_negative_zero_first_and_nans_last_or_on_top(fmt: str, operat
 
     check(f"{operation}.xorsign.abs.{fmt}", fmt, 2, by_magnitude, codes)
     if fmt != "bf16":
+
         def after_flushing(a: int, b: int) -> int:
             return smaller(fmt, flushed(fmt, a), flushed(fmt, b), largest, False)
 
         check(f"{operation}.ftz.{fmt}", fmt, 2, after_flushing, codes)
     if fmt == "f32":
-        check(f"{operation}.f32", fmt, 3, lambda a, b, c: smaller(
-            fmt, smaller(fmt, a, b, largest, False), c, largest, False), codes)  # fmt: skip
-        check(f"{operation}.NaN.abs.f32", fmt, 3, lambda a, b, c: smaller(
-            fmt, smaller(fmt, a & ~sign, b & ~sign, largest, True), c & ~sign, largest, True), codes)  # fmt: skip
+        check(
+            f"{operation}.f32",
+            fmt,
+            3,
+            lambda a, b, c: smaller(fmt, smaller(fmt, a, b, largest, False), c, largest, False),
+            codes,
+        )
+        check(
+            f"{operation}.NaN.abs.f32",
+            fmt,
+            3,
+            lambda a, b, c: smaller(
+                fmt, smaller(fmt, a & ~sign, b & ~sign, largest, True), c & ~sign, largest, True
+            ),
+            codes,
+        )
 
 
 def test_fma_relu_and_oob_clamp_to_zero() -> None:
     for fmt in ("f16", "bf16"):
+
         def relu(a: int, b: int, c: int, fmt: str = fmt) -> int:
             result = fused(fmt, "rn", a, b, c)
             return 0 if result >> 15 else result
@@ -267,21 +301,35 @@ def test_approximations_are_within_the_manuals_error_and_exact_at_special_values
     x = np.array([0.5, 1.0, 1.75, 3.0, 100.0, 1e-3], np.float32)
     a = x.view(np.uint32)
     for name, exact, error in (
-        ("rcp.approx.f32", 1 / x.astype(np.float64), 2.0**-23), ("sqrt.approx.f32", np.sqrt(x.astype(np.float64)), 2.0**-22),
-        ("rsqrt.approx.f32", 1 / np.sqrt(x.astype(np.float64)), 2.0**-22.9), ("ex2.approx.f32", 2.0**x[:4], 2.0**-22),
+        ("rcp.approx.f32", 1 / x.astype(np.float64), 2.0**-23),
+        ("sqrt.approx.f32", np.sqrt(x.astype(np.float64)), 2.0**-22),
+        ("rsqrt.approx.f32", 1 / np.sqrt(x.astype(np.float64)), 2.0**-22.9),
+        ("ex2.approx.f32", 2.0 ** x[:4], 2.0**-22),
         ("tanh.approx.f32", np.tanh(x.astype(np.float64)), 2.0**-11),
-    ):  # fmt: skip
+    ):
         got = execute(name, a[: len(exact)]).view(np.float32)
         assert np.all(np.abs(got / exact - 1) <= error), name
-    sine, cosine = (execute(f"{f}.approx.f32", a[:4]).view(np.float32).astype(np.float64) for f in ("sin", "cos"))
+    sine, cosine = (
+        execute(f"{f}.approx.f32", a[:4]).view(np.float32).astype(np.float64) for f in ("sin", "cos")
+    )
     assert np.all(np.abs(sine - np.sin(x[:4].astype(np.float64))) <= 2.0**-20.5)
     assert np.all(np.abs(cosine - np.cos(x[:4].astype(np.float64))) <= 2.0**-20.5)
     log = execute("lg2.approx.f32", a).view(np.float32)
     assert np.all(np.abs(log - np.log2(x.astype(np.float64))) <= 2.0**-22 + 2.0**-22 * np.abs(log))
     inf, zero, minus = lanes([0x7F800000], 32), lanes([0], 32), lanes([0xBF800000], 32)
-    expected = {"rcp": 0x7F800000, "rsqrt": 0x7F800000, "lg2": 0xFF800000, "ex2": 0x3F800000, "sqrt": 0, "sin": 0, "cos": 0x3F800000}
+    expected = {
+        "rcp": 0x7F800000,
+        "rsqrt": 0x7F800000,
+        "lg2": 0xFF800000,
+        "ex2": 0x3F800000,
+        "sqrt": 0,
+        "sin": 0,
+        "cos": 0x3F800000,
+    }
     assert expected == {n: numbers(execute(f"{n}.approx.f32", zero))[0] for n in expected}
-    assert [NAN["f32"]] * 3 == [numbers(execute(f"{n}.approx.f32", minus))[0] for n in ("sqrt", "rsqrt", "lg2")]
+    assert [NAN["f32"]] * 3 == [
+        numbers(execute(f"{n}.approx.f32", minus))[0] for n in ("sqrt", "rsqrt", "lg2")
+    ]
     assert [NAN["f32"]] * 2 == [numbers(execute(f"{n}.approx.f32", inf))[0] for n in ("sin", "cos")]
 
 
@@ -296,10 +344,36 @@ def test_approximate_division_vanishes_for_huge_divisors_and_full_does_not() -> 
 
 def test_what_ptxas_refuses_is_refused() -> None:
     for spelling in (
-        "add.ftz.f64", "add.sat.f32x2", "add.rz.f16", "add.ftz.bf16", "add.sat.bf16x2", "fma.f32", "fma.rn.sat.f64", "mad.f32",
-        "fma.rn.relu.f32", "fma.rn.sat.relu.f16", "fma.rn.ftz.oob.f16", "fma.rz.f16", "min.xorsign.f32", "min.NaN.f64",
-        "min.relu.f32", "min.ftz.bf16", "div.f32", "div.approx.f64", "rcp.approx.f64", "sqrt.approx.f64", "sqrt.rn.ftz.f64",
-        "rsqrt.rn.f32", "sin.f32", "ex2.approx.bf16", "ex2.approx.ftz.f16", "tanh.approx.ftz.f32", "add.f16.f32", "mul.f32.f16",
-        "neg.ftz.f64", "copysign.f16", "fma.rn.ftz.f32.f16",
-    ):  # fmt: skip
+        "add.ftz.f64",
+        "add.sat.f32x2",
+        "add.rz.f16",
+        "add.ftz.bf16",
+        "add.sat.bf16x2",
+        "fma.f32",
+        "fma.rn.sat.f64",
+        "mad.f32",
+        "fma.rn.relu.f32",
+        "fma.rn.sat.relu.f16",
+        "fma.rn.ftz.oob.f16",
+        "fma.rz.f16",
+        "min.xorsign.f32",
+        "min.NaN.f64",
+        "min.relu.f32",
+        "min.ftz.bf16",
+        "div.f32",
+        "div.approx.f64",
+        "rcp.approx.f64",
+        "sqrt.approx.f64",
+        "sqrt.rn.ftz.f64",
+        "rsqrt.rn.f32",
+        "sin.f32",
+        "ex2.approx.bf16",
+        "ex2.approx.ftz.f16",
+        "tanh.approx.ftz.f32",
+        "add.f16.f32",
+        "mul.f32.f16",
+        "neg.ftz.f64",
+        "copysign.f16",
+        "fma.rn.ftz.f32.f16",
+    ):
         assert refusal(spelling), spelling

@@ -153,7 +153,14 @@ def test_dot_products_extend_each_factor_by_its_own_type(atype: str, btype: str)
 
 # ---------------------------------------------------------------- carries
 
-PAIRS = [(0, 0), (1, 2**64 - 1), (2**64 - 1, 2**64 - 1), (2**128 - 1, 1), (3 << 90, 5 << 70), (2**127, 2**127 - 1)]
+PAIRS = [
+    (0, 0),
+    (1, 2**64 - 1),
+    (2**64 - 1, 2**64 - 1),
+    (2**128 - 1, 1),
+    (3 << 90, 5 << 70),
+    (2**127, 2**127 - 1),
+]
 PAIRS += [(b, a) for a, b in PAIRS]
 
 
@@ -166,7 +173,10 @@ def test_a_chain_of_carries_adds_and_subtracts_128_bits(name: str) -> None:
     width, warp = int(name[1:]), one_warp(len(PAIRS))
     a, b = limbs([p[0] for p in PAIRS], width), limbs([p[1] for p in PAIRS], width)
     for first, rest, apply in (("add.cc", "addc.cc", operator.add), ("sub.cc", "subc.cc", operator.sub)):
-        words = [execute(f"{first if k == 0 else rest}.{name}", x, y, warp=warp) for k, (x, y) in enumerate(zip(a, b, strict=True))]
+        words = [
+            execute(f"{first if k == 0 else rest}.{name}", x, y, warp=warp)
+            for k, (x, y) in enumerate(zip(a, b, strict=True))
+        ]
         got = [sum(int(w[n]) << (k * width) for k, w in enumerate(words)) for n in range(len(PAIRS))]
         assert [apply(x, y) % 2**128 for x, y in PAIRS] == got
         left_range = [not 0 <= apply(x, y) < 2**128 for x, y in PAIRS]
@@ -181,9 +191,17 @@ def test_multiply_and_carry_makes_a_double_width_product(name: str) -> None:
     addend = [2 ** (2 * width) - 1 - k for k in range(len(x))]
     warp = one_warp(len(x))
     low = execute(f"mad.lo.cc.{name}", lanes(x, width), lanes(y, width), lanes(addend, width), warp=warp)
-    high = execute(f"madc.hi.cc.{name}", lanes(x, width), lanes(y, width), lanes([v >> width for v in addend], width), warp=warp)
+    high = execute(
+        f"madc.hi.cc.{name}",
+        lanes(x, width),
+        lanes(y, width),
+        lanes([v >> width for v in addend], width),
+        warp=warp,
+    )
     exact = [p * q + c for p, q, c in zip(x, y, addend, strict=True)]
-    assert [v % 2 ** (2 * width) for v in exact] == [lo | hi << width for lo, hi in zip(numbers(low), numbers(high), strict=True)]
+    assert [v % 2 ** (2 * width) for v in exact] == [
+        lo | hi << width for lo, hi in zip(numbers(low), numbers(high), strict=True)
+    ]
     assert [v >= 2 ** (2 * width) for v in exact] == warp.carry.tolist()
 
 
@@ -199,9 +217,23 @@ def test_only_active_lanes_change_the_carry_and_only_with_cc() -> None:
 
 def test_what_ptxas_refuses_is_refused() -> None:
     for spelling in (
-        "add.sat.u32", "sub.sat.s64", "mad.lo.sat.s32", "mad.hi.sat.u32", "min.relu.u32", "max.relu.u16x2", "sub.u16x2",
-        "mul.s32", "mul.wide.s64", "abs.u32", "neg.u16", "div.b32", "addc.cc.u16", "mad.lo.cc.u16", "dp4a.u32", "mul24.lo.u64",
-    ):  # fmt: skip
+        "add.sat.u32",
+        "sub.sat.s64",
+        "mad.lo.sat.s32",
+        "mad.hi.sat.u32",
+        "min.relu.u32",
+        "max.relu.u16x2",
+        "sub.u16x2",
+        "mul.s32",
+        "mul.wide.s64",
+        "abs.u32",
+        "neg.u16",
+        "div.b32",
+        "addc.cc.u16",
+        "mad.lo.cc.u16",
+        "dp4a.u32",
+        "mul24.lo.u64",
+    ):
         assert refusal(spelling), spelling
 
 

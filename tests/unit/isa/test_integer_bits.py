@@ -102,5 +102,15 @@ def test_szext_extends_and_bmsk_makes_masks_as_the_manual_computes_them(mode: st
 
 
 def test_other_types_are_refused() -> None:
-    for spelling in ("popc.u32", "clz.b16", "bfind.b32", "bfe.b32", "bfi.u32", "brev.b16", "fns.b64", "szext.s32", "bmsk.clamp.u32"):
+    for spelling in (
+        "popc.u32",
+        "clz.b16",
+        "bfind.b32",
+        "bfe.b32",
+        "bfi.u32",
+        "brev.b16",
+        "fns.b64",
+        "szext.s32",
+        "bmsk.clamp.u32",
+    ):
         assert refusal(spelling), spelling

@@ -48,7 +48,9 @@ def test_lop3_is_every_function_of_three_bits() -> None:
     a, b, c = 0xF0F0F0F0, 0xCCCCCCCC, 0xAAAAAAAA
     for table in range(256):
         got = execute("lop3.b32", lanes([a], 32), lanes([b], 32), lanes([c], 32), lanes([table], 32))
-        assert [table * 0x01010101] == numbers(got)  # what the manual calls ta, tb and tc spell the table itself
+        assert [table * 0x01010101] == numbers(
+            got
+        )  # what the manual calls ta, tb and tc spell the table itself
 
 
 def test_lop3_combines_its_result_with_a_predicate() -> None:
@@ -61,5 +63,14 @@ def test_lop3_combines_its_result_with_a_predicate() -> None:
 
 
 def test_what_ptxas_refuses_is_refused() -> None:
-    for spelling in ("and.u32", "shl.u32", "shl.s64", "cnot.pred", "lop3.xor.b32", "shf.l.b32", "shf.l.wrap.b64", "shr.b8"):
+    for spelling in (
+        "and.u32",
+        "shl.u32",
+        "shl.s64",
+        "cnot.pred",
+        "lop3.xor.b32",
+        "shf.l.b32",
+        "shf.l.wrap.b64",
+        "shr.b8",
+    ):
         assert refusal(spelling), spelling

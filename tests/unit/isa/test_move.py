@@ -18,7 +18,9 @@ def test_mov_copies_any_pattern(name: str) -> None:
     agree(f"mov.{name}", (width,), width, lambda a: a)
 
 
-@pytest.mark.parametrize(("width", "count"), [(16, 2), (32, 2), (32, 4), (64, 2), (64, 4), (128, 2), (128, 4)])
+@pytest.mark.parametrize(
+    ("width", "count"), [(16, 2), (32, 2), (32, 4), (64, 2), (64, 4), (128, 2), (128, 4)]
+)
 def test_a_brace_list_joins_with_the_low_part_first(width: int, count: int) -> None:
     values = [RANDOM.getrandbits(width) for _ in range(40)]
     part = width // count
@@ -60,9 +62,13 @@ def test_prmt_modes_extract_and_replicate() -> None:
         return f"{got:08x}"[::2]
 
     table = {  # the manual's table, bytes 3 to 0 of the result for c = 0..3
-        "f4e": "3210 4321 5432 6543", "b4e": "5670 6701 7012 0123", "rc8": "0000 1111 2222 3333",
-        "ecl": "3210 3211 3222 3333", "ecr": "0000 1110 2210 3210", "rc16": "1010 3232 1010 3232",
-    }  # fmt: skip
+        "f4e": "3210 4321 5432 6543",
+        "b4e": "5670 6701 7012 0123",
+        "rc8": "0000 1111 2222 3333",
+        "ecl": "3210 3211 3222 3333",
+        "ecr": "0000 1110 2210 3210",
+        "rc16": "1010 3232 1010 3232",
+    }
     for mode, rows in table.items():
         assert rows == " ".join(digits(mode, c) for c in range(4)), mode
         assert digits(mode, 1) == digits(mode, 0xFFFFFFFD), "only bits 1:0 of c count"
@@ -70,9 +76,17 @@ def test_prmt_modes_extract_and_replicate() -> None:
 
 @pytest.mark.parametrize(
     ("space", "base"),
-    [("shared", SHARED_BASE), ("shared::cta", SHARED_BASE), ("shared::cluster", SHARED_BASE), ("local", LOCAL_BASE),
-     ("param", PARAM_BASE), ("param::entry", PARAM_BASE), ("global", 0), ("const", 0)],
-)  # fmt: skip
+    [
+        ("shared", SHARED_BASE),
+        ("shared::cta", SHARED_BASE),
+        ("shared::cluster", SHARED_BASE),
+        ("local", LOCAL_BASE),
+        ("param", PARAM_BASE),
+        ("param::entry", PARAM_BASE),
+        ("global", 0),
+        ("const", 0),
+    ],
+)
 def test_cvta_adds_the_window_and_cvta_to_takes_it_off(space: str, base: int) -> None:
     a = lanes([0x400, 0x0300_0410, 0], 64)
     generic = execute(f"cvta.{space}.u64", a)
@@ -81,14 +95,26 @@ def test_cvta_adds_the_window_and_cvta_to_takes_it_off(space: str, base: int) ->
 
 
 def test_isspacep_knows_the_windows_and_the_ctas_own_part_of_the_shared_one() -> None:
-    addresses = [SHARED_BASE + 0x400, SHARED_BASE + 0x0200_0400, LOCAL_BASE, PARAM_BASE + 8, GLOBAL_BASE + 512]
+    addresses = [
+        SHARED_BASE + 0x400,
+        SHARED_BASE + 0x0200_0400,
+        LOCAL_BASE,
+        PARAM_BASE + 8,
+        GLOBAL_BASE + 512,
+    ]
     warp = SimpleNamespace(cta=SimpleNamespace(rank=2))
     expected = {
-        "shared::cluster": [1, 1, 0, 0, 0], "shared": [0, 1, 0, 0, 0], "shared::cta": [0, 1, 0, 0, 0], "local": [0, 0, 1, 0, 0],
-        "param": [0, 0, 0, 1, 0], "global": [0, 0, 0, 0, 1],
-    }  # fmt: skip
+        "shared::cluster": [1, 1, 0, 0, 0],
+        "shared": [0, 1, 0, 0, 0],
+        "shared::cta": [0, 1, 0, 0, 0],
+        "local": [0, 0, 1, 0, 0],
+        "param": [0, 0, 0, 1, 0],
+        "global": [0, 0, 0, 0, 1],
+    }
     for space, truth in expected.items():
-        assert [bool(t) for t in truth] == execute(f"isspacep.{space}", lanes(addresses, 64), warp=warp).tolist(), space
+        assert [bool(t) for t in truth] == execute(
+            f"isspacep.{space}", lanes(addresses, 64), warp=warp
+        ).tolist(), space
 
 
 def test_mapa_replaces_the_rank_and_getctarank_reads_it() -> None:
@@ -104,5 +130,14 @@ def test_mapa_replaces_the_rank_and_getctarank_reads_it() -> None:
 
 def test_what_ptxas_refuses_is_refused() -> None:
     assert "256 bits" in refusal("mov.v4.b64")
-    for spelling in ("mov.b8", "mov.f16", "mov.v2.b128", "mov.v8.b32", "prmt.b32.rc32", "cvta.generic.u64", "mapa.shared::cta.u32", "isspacep.generic"):
+    for spelling in (
+        "mov.b8",
+        "mov.f16",
+        "mov.v2.b128",
+        "mov.v8.b32",
+        "prmt.b32.rc32",
+        "cvta.generic.u64",
+        "mapa.shared::cta.u32",
+        "isspacep.generic",
+    ):
         assert refusal(spelling), spelling
