@@ -17,7 +17,7 @@ from drywell.host.launch import launch, load
 from drywell.host.tensor_maps import tensor_map
 
 KERNEL = files("drywell.examples") / "gemm" / "gemm.ptx"
-M, N, K = 512, 128, 320  # four tiles for one CTA: each accumulator is used twice, each stage three times and more
+M, N, K = 512, 128, 320  # four tiles on one CTA: each accumulator is used twice, each stage often
 
 
 def line_of(text: str, words: str, nth: int = 0) -> int:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 
 from drywell.base.errors import KernelFault, UnsupportedError
 from drywell.engine.splits import JUMPS_BEFORE_YIELD, Frame, Mask, Split, WarpState
-from drywell.engine.threaded import Held, Threaded
+from drywell.engine.threaded import ALIGNED, CLOCK, Held, Threaded
 from drywell.isa.system import EXTERNS
 from drywell.machine.lanes import FULL, lane_list
 from drywell.machine.outcome import Call, Deferred, Exit, Jump, Return, Wait, WaitReason
 from drywell.machine.queue import AsyncOp, locate
+
+_AS_BEFORE = Jump(-1)
+"""The outcome of a wait for registers: the instruction at which the split stands is still to be executed."""
 
 
 class Interpreter:
     """Executes splits.
 
     `drain`, when set, performs asynchronous operations as soon as they are issued (the eager schedule).
-    `watch`, when set, collects the states at backward jumps, to find out whether a warp only repeats
-    itself; `repeats` then becomes True.
+    `executed` counts instructions; the grid's clock runs with it.
     """
 
     def __init__(self, threaded: Threaded, grid: Any) -> None:
@@ -29,45 +31,92 @@ class Interpreter:
         self.grid = grid
         self.executed = 0
         self.drain: Callable[[], None] | None = None
-        self.watch: set[tuple[int, bytes, int]] | None = None
-        self.repeats = False
+        self.patience = JUMPS_BEFORE_YIELD
+        self.clocks = threaded.clocks
+        self.clock_at_end = 0
 
     # ---------------------------------------------------------------- turns
     def turn(self, state: WarpState, fuel: int) -> int:
         """Run a warp for at most `fuel` instructions; return how many it executed."""
+        left = self._start(fuel)
         self.wake(state)
-        begun = fuel
-        while fuel > 0 and state.splits:
-            runnable = state.runnable()
-            if not runnable:
-                break
-            fuel = self._run(state, runnable[0], fuel)
-            if self.repeats:
-                break
+        while left > 0 and (split := state.choose()) is not None:
+            left = self._run(state, split, left)
             self.wake(state)
-        self.executed += begun - fuel
-        self.grid.clock += begun - fuel
-        return begun - fuel
+        return self._stop(fuel, left)
+
+    def only_repeats(self, state: WarpState, fuel: int) -> bool:
+        """Run a warp for about `fuel` instructions and tell whether it would go on like this for ever.
+
+        It would when, with nothing shared changed, it is in a state in which it was before, all its running
+        splits having jumped backwards in between; or when all it does is wait. A warp that reads the time is
+        never twice in one state.
+        """
+        version, rounds, left = self.grid.version, state.rounds, self._start(fuel)
+        seen: set[Hashable] = set()
+        is_again = False
+        self.patience = 0
+        while left > 0 and not is_again and self.grid.version == version:
+            split = state.choose()
+            if split is None:
+                is_again = True
+            else:
+                if state.rounds != rounds:
+                    rounds, situation = state.rounds, self._situation(state)
+                    is_again = situation in seen
+                    seen.add(situation)
+                left = self._run(state, split, left)
+        self.patience = JUMPS_BEFORE_YIELD
+        self._stop(fuel, left)
+        return is_again and self.grid.version == version
+
+    def _situation(self, state: WarpState) -> Hashable:
+        warp = state.warp
+        memory = (warp.registers, warp.local.rows, warp.call_params.rows, warp.carry)
+        splits = frozenset((s.pc, s.mask.tobytes(), s.stack, s.is_runnable) for s in state.splits)
+        times = tuple(state.counts[pc] for pc in self.clocks)
+        return splits, tuple(hash(part.tobytes()) for part in memory), times
+
+    def _start(self, fuel: int) -> int:
+        self.clock_at_end = self.grid.clock + fuel
+        return fuel
+
+    def _stop(self, fuel: int, left: int) -> int:
+        self.grid.clock = self.clock_at_end - left
+        self.executed += fuel - left
+        return fuel - left
 
     def wake(self, state: WarpState) -> None:
         """Let go on every split whose wait is over; look again only when something has changed since the
         last look.
         """
         version = self.grid.version
+        has_resumed = False
         for split in list(state.splits):
             if split.held is not None and split.checked_at != version:
                 split.checked_at = version
+                state.warp.span = self.threaded.spans[split.pc]
                 if split.held.outcome.ready():
                     self.resume(state, split)
+                    has_resumed = True
+        if has_resumed and len(state.splits) > 1:
+            state.merge()
 
     def resume(self, state: WarpState, split: Split) -> None:
         """Finish a wait: its result is written and the split goes on (or waits again)."""
         held = split.held
         assert held is not None
-        self._select(state, split)
         split.held = None
-        state.warp.span = self.threaded.spans[split.pc]
         self._finish(state, split, held, split.mask)
+
+    def time_out(self, state: WarpState, split: Split) -> None:
+        """Let a wait that may time out do so: its `then` sees that nothing has come."""
+        held = split.held
+        assert held is not None
+        split.held = None
+        outcome = self._then(state, split, held.outcome)
+        self._finish(state, split, Held(outcome, held.write, held.registers), split.mask)
+        state.merge()
 
     # ---------------------------------------------------------------- one split
     def _select(self, state: WarpState, split: Split) -> None:
@@ -75,16 +124,11 @@ class Interpreter:
 
     def _run(self, state: WarpState, split: Split, fuel: int) -> int:
         threaded, warp, counts = self.threaded, state.warp, state.counts
-        steps, spans, touched, converged = (
-            threaded.steps,
-            threaded.spans,
-            threaded.touched,
-            threaded.converged,
-        )
-        others = [s for s in state.splits if s is not split]
-        meet = {s.pc for s in others if s.held is None and s.stack == split.stack}
+        steps, spans, touched, flags = threaded.steps, threaded.spans, threaded.touched, threaded.flags
+        is_alone = len(state.splits) == 1
+        meet = {s.pc for s in state.splits if s is not split and s.held is None and s.stack == split.stack}
         self._select(state, split)
-        busy, is_machine, drain, pending = state.busy, threaded.is_machine, self.drain, self.grid.pending
+        busy, drain, pending = state.busy, self.drain, self.grid.pending
         pc = split.pc
         try:
             while fuel > 0:
@@ -92,14 +136,17 @@ class Interpreter:
                     split.pc = pc
                     self._await_registers(state, split)
                     return fuel
-                if others and converged[pc] and np.count_nonzero(split.mask) != np.count_nonzero(warp.live):
-                    split.pc, split.is_parked = pc, True
-                    return fuel
+                flag = flags[pc]
+                if flag:
+                    if flag & ALIGNED and not is_alone and self._parks(state, split, pc):
+                        return fuel
+                    if flag & CLOCK:
+                        self.grid.clock = self.clock_at_end - fuel
                 fuel -= 1
                 warp.span = spans[pc]
                 counts[pc] += 1
                 held = steps[pc](warp)
-                if drain is not None and is_machine[pc] and len(pending):
+                if flag and drain is not None and len(pending):
                     drain()
                 if held is None:
                     pc += 1
@@ -109,16 +156,24 @@ class Interpreter:
                         return fuel
                     continue
                 split.pc = pc
-                if self._follow(state, split, held) and not others and len(state.splits) == 1:
-                    pc = split.pc
-                    if not self.repeats:
-                        continue
-                return fuel
+                if not self._follow(state, split, held):
+                    return fuel
+                pc = split.pc
         except KernelFault as fault:
             locate(fault, warp, spans[pc], lane_list(warp.mask))
             raise
         split.pc = pc
         return fuel
+
+    def _parks(self, state: WarpState, split: Split, pc: int) -> bool:
+        """Park a split at a warp-collective instruction that it executes and other lanes must still reach."""
+        warp, guard = state.warp, self.threaded.guards[pc]
+        if np.count_nonzero(split.mask) == np.count_nonzero(warp.live):
+            return False
+        if guard is not None and not ((warp.values[guard[0]] ^ guard[1]) & split.mask).any():
+            return False
+        split.pc, split.is_parked = pc, True
+        return True
 
     def _await_registers(self, state: WarpState, split: Split) -> None:
         pending = tuple(
@@ -126,7 +181,7 @@ class Interpreter:
         )
         names = ", ".join(f"{op.what} of line {op.span.line}" for op in pending)
         reason = WaitReason("registers", lambda: f"the registers that {names} will write")
-        wait = Wait(lambda: all(op.done for op in pending), lambda: Jump(split.pc), reason)
+        wait = Wait(lambda: all(op.done for op in pending), lambda: _AS_BEFORE, reason)
         split.held, split.checked_at = Held(wait, None, ()), -1
 
     def _follow(self, state: WarpState, split: Split, held: Held) -> bool:
@@ -146,19 +201,19 @@ class Interpreter:
         return False
 
     def _jump(self, state: WarpState, split: Split, target: int) -> bool:
-        if target <= split.pc:
-            if self.watch is not None:
-                key = (target, split.mask.tobytes(), hash(state.warp.registers.tobytes()))
-                self.repeats = key in self.watch
-                self.watch.add(key)
-            split.back_jumps += 1
-            if split.back_jumps > JUMPS_BEFORE_YIELD and len(state.splits) > 1:
-                split.has_yielded = True
+        is_alone = len(state.splits) == 1
+        self._count(split, target, is_alone)
         split.pc = target
-        if len(state.splits) > 1:
+        if not is_alone:
             state.merge()
             return False
-        return True
+        return not split.has_yielded
+
+    def _count(self, split: Split, target: int, is_alone: bool) -> None:
+        """Count a backward jump; a split that has made many gives way, if there is anybody to give way to."""
+        if target <= split.pc and (not is_alone or self.patience == 0):
+            split.back_jumps += 1
+            split.has_yielded = split.has_yielded or split.back_jumps > self.patience
 
     # ---------------------------------------------------------------- outcomes
     def _finish(self, state: WarpState, split: Split, held: Held, lanes: Mask) -> None:
@@ -170,9 +225,10 @@ class Interpreter:
             outcome = self._then(state, split, outcome)
         match outcome:
             case Jump():
-                self._go(state, split, outcome)
+                if outcome is not _AS_BEFORE:
+                    self._go(state, split, outcome)
             case Exit():
-                self._exit(state, split, lanes)
+                state.leave(split, lanes)
             case Return():
                 self._return(state, split, lanes)
             case Call():
@@ -187,37 +243,25 @@ class Interpreter:
 
     def _then(self, state: WarpState, split: Split, wait: Wait) -> Any:
         self._select(state, split)
+        state.warp.span = self.threaded.spans[split.pc]
         try:
             return wait.then()
         except KernelFault as fault:
             locate(fault, state.warp, self.threaded.spans[split.pc], lane_list(split.mask))
             raise
 
-    def time_out(self, state: WarpState, split: Split) -> None:
-        """Let a wait that may time out do so: its `then` sees that nothing has come."""
-        held = split.held
-        assert held is not None
-        self._select(state, split)
-        split.held = None
-        outcome = self._then(state, split, held.outcome)
-        self._finish(state, split, Held(outcome, held.write, held.registers), split.mask)
-
     def _go(self, state: WarpState, split: Split, jump: Jump) -> None:
-        if isinstance(jump.targets, (int, np.integer)):
-            self._jump(state, split, int(jump.targets))
-            return
-        targets = np.asarray(jump.targets)
-        places = np.unique(targets[split.mask])
-        for place in places[1:]:
-            state.divide(split, split.mask & (targets == place), int(place))
-        split.pc = int(places[0])
-
-    def _exit(self, state: WarpState, split: Split, lanes: Mask) -> None:
-        state.leave(split, lanes)
+        targets = np.broadcast_to(np.asarray(jump.targets), split.mask.shape)
+        place, *others = np.unique(targets[split.mask]).tolist()
+        for other in others:
+            self._count(split, other, False)
+            divided = state.divide(split, split.mask & (targets == other), other)
+            divided.back_jumps, divided.has_yielded = split.back_jumps, split.has_yielded
+        self._jump(state, split, place)
 
     def _return(self, state: WarpState, split: Split, lanes: Mask) -> None:
         if not split.stack:
-            self._exit(state, split, lanes)
+            state.leave(split, lanes)
             return
         frame = split.stack[-1]
         _copy_frame(state, lanes, frame.results)

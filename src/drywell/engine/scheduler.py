@@ -2,8 +2,8 @@
 
 `eager` performs every operation at once. `lazy` performs one only when nobody could go on without it, the
 most recently issued first, so that an operation which nothing orders comes as late as it legally may; a load
-or store of Tensor Memory yields to what has no cell in common with it. `seeded` picks warps, turns and
-operations at random, the same for the same seed.
+or store of Tensor Memory yields to what has no cell in common with it. `seeded` picks warps, turns,
+operations and time-outs at random, the same for the same seed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from drywell.base.errors import BudgetError, KernelFault
+from drywell.base.errors import BudgetError
 from drywell.base.options import Options
 from drywell.engine.interpreter import Interpreter
 from drywell.engine.splits import Split, WarpState
@@ -21,9 +21,25 @@ from drywell.engine.threaded import Threaded
 from drywell.machine.queue import AsyncOp
 from drywell.program.arrivals import Arrival
 
-TURN = 20_000
+TURN = 2_000
+"""Instructions a warp executes before the next one's turn comes."""
+
+QUIET = 1_000
+"""Instructions per running warp without any change of shared state, after which a look is taken whether
+the warps only repeat themselves; twice as many before each further look.
+"""
+
 SPIN_LOOK = 4_000
+"""Instructions of one warp that such a look executes at most."""
+
+IMPATIENCE = 1 / 16
+"""How often, per turn of the seeded schedule, a wait that may time out does."""
+
 _TMEM_ACCESS = ("tmem_ld", "tmem_st")
+
+
+def _may_time_out(split: Split) -> bool:
+    return split.held is not None and split.held.outcome.reason.may_time_out
 
 
 def _latest(pending: Iterable[AsyncOp], runnable: list[AsyncOp]) -> AsyncOp:
@@ -66,6 +82,8 @@ class Scheduler:
         self.states: list[WarpState] = []
         self.finished: list[WarpState] = []
         self.timed_out: set[tuple[int, ...]] = set()
+        self.quiet = 0
+        self.look_after = QUIET
         if options.schedule == "eager":
             self.interpreter.drain = self._drain
 
@@ -82,15 +100,23 @@ class Scheduler:
             self._reap()
             if self.grid.version != version:
                 self.timed_out.clear()
-                continue
-            if self._perform_one() or self._admit():
-                continue
-            if ran and not self._all_repeat():
-                continue
-            if not self.states and not len(self.grid.pending):
-                break
-            if not self._time_out():
+                self.quiet, self.look_after = 0, QUIET
+            elif not self._goes_on(ran) and not self._time_out():
                 raise stalled(self.threaded, self.sites, self.states, self.finished)
+
+    def _goes_on(self, ran: int) -> bool:
+        """Tell whether a round in which nothing shared changed leads anywhere: somebody computes, or an
+        operation can be performed, or a CTA can start.
+        """
+        if ran:
+            self.quiet += ran
+            running = sum(any(s.is_runnable for s in state.splits) for state in self.states)
+            if self.quiet < self.look_after * running:
+                return True
+            self.quiet, self.look_after = 0, self.look_after * 2
+            if not self._all_repeat():
+                return True
+        return self._perform_one() or self._admit()
 
     def _order(self) -> list[WarpState]:
         if self.options.schedule != "seeded":
@@ -108,6 +134,8 @@ class Scheduler:
             while len(self.grid.pending) and self.random.random() < 0.3:
                 if not self._perform_one():
                     break
+            if self.random.random() < IMPATIENCE:
+                self._give_up(state)
         return self.interpreter.turn(state, fuel)
 
     def _admit(self) -> bool:
@@ -158,16 +186,8 @@ class Scheduler:
         will ever change.
         """
         for state in self.states:
-            if not any(s.is_runnable for s in state.splits):
-                continue
-            version = self.grid.version
-            self.interpreter.watch, self.interpreter.repeats = set(), False
-            try:
-                self.interpreter.turn(state, SPIN_LOOK)
-                repeats = self.interpreter.repeats
-            finally:
-                self.interpreter.watch, self.interpreter.repeats = None, False
-            if not repeats or self.grid.version != version:
+            is_running = any(s.is_runnable for s in state.splits)
+            if is_running and not self.interpreter.only_repeats(state, SPIN_LOOK):
                 return False
         return True
 
@@ -175,24 +195,23 @@ class Scheduler:
         """Let every wait that hardware gives up by itself give up, unless that was tried in this very state
         already.
         """
-        waiting = [
-            (state, s)
-            for state in self.states
-            for s in state.splits
-            if s.held is not None and s.held.outcome.reason.may_time_out
-        ]
-        key = tuple(hash((id(state), s.pc, state.warp.registers.tobytes())) for state, s in waiting)
+        waiting = [state for state in self.states if any(_may_time_out(s) for s in state.splits)]
+        key = tuple(
+            hash((id(state), tuple(s.pc for s in state.splits), state.warp.registers.tobytes()))
+            for state in waiting
+        )
         if not waiting or key in self.timed_out:
             return False
         self.timed_out.add(key)
-        for state, split in waiting:
-            if split.held is not None:
-                try:
-                    self.interpreter.time_out(state, split)
-                except KernelFault as fault:
-                    fault.cta = fault.cta or state.warp.cta.index
-                    raise
+        for state in waiting:
+            self._give_up(state)
         return True
+
+    def _give_up(self, state: WarpState) -> None:
+        """Let the waits of a warp that may time out do so."""
+        for split in list(state.splits):
+            if _may_time_out(split):
+                self.interpreter.time_out(state, split)
 
     def _budget_report(self) -> str:
         limit = f"{self.options.max_instructions:,}"

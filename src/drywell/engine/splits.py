@@ -2,8 +2,9 @@
 diverge, merge when they meet.
 
 Every lane makes progress: the split with the deepest call and then the lowest place runs first, so that
-lanes that branched apart meet again; a split that keeps jumping backwards gives way to the others. A
-warp-collective instruction (`.sync.aligned`) waits for all lanes of the warp that have not exited.
+lanes that branched apart meet again; a split that keeps jumping backwards gives way to the others until
+they have, too. A warp-collective instruction (`.sync.aligned`) waits for all lanes of the warp that have
+not exited.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from drywell.machine.queue import AsyncOp
 
 Mask = NDArray[np.bool_]
 
-JUMPS_BEFORE_YIELD = 32
+JUMPS_BEFORE_YIELD = 256
+"""Backward jumps of a split before others of its warp go first: long enough for a loop whose lanes leave it
+one by one to be left by all, short enough for a lane that waits for another of its warp.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +64,26 @@ class Split:
 
 @dataclass(slots=True, eq=False)
 class WarpState:
-    """What the engine keeps for one warp: its splits, registers an asynchronous load will still write,
-    counts per place.
+    """What the engine keeps for one warp: its splits, counts per place, and the registers that a load in
+    flight will still write.
     """
 
     warp: Any
     splits: list[Split]
     counts: list[int]
     busy: dict[int, AsyncOp] = field(default_factory=dict)
+    rounds: int = 0
 
-    def runnable(self) -> list[Split]:
-        """Return the splits that could execute now, in the order they should."""
+    def choose(self) -> Split | None:
+        """Return the split to run next, None when none could; `rounds` counts how often all had yielded."""
         found = [s for s in self.splits if s.is_runnable]
-        if len(found) > 1:
-            if all(s.has_yielded for s in found):
-                for split in found:
-                    split.has_yielded, split.back_jumps = False, 0
-            found.sort(key=lambda s: s.order)
-        return found
+        if not found:
+            return None
+        if all(s.has_yielded for s in found):
+            self.rounds += 1
+            for split in found:
+                split.has_yielded, split.back_jumps = False, 0
+        return found[0] if len(found) == 1 else min(found, key=lambda s: s.order)
 
     def divide(self, split: Split, lanes: Mask, pc: int) -> Split:
         """Take `lanes` out of `split` into a new one at `pc`."""
@@ -97,6 +103,7 @@ class WarpState:
             if first is not split:
                 first.mask = first.mask | split.mask
                 first.is_parked = False
+                first.back_jumps = max(first.back_jumps, split.back_jumps)
                 split.mask = np.zeros(len(split.mask), np.bool_)
         self.splits = [s for s in self.splits if s.mask.any()]
 

@@ -15,6 +15,7 @@ from drywell.machine.mbarrier import decode
 from drywell.program.arrivals import Arrival
 
 MAX_SITES = 6
+_BARRIERS_OF_LANES = ("named_barrier", "warp_barrier", "cluster_barrier")
 
 
 def _lanes(split: Split) -> str:
@@ -40,29 +41,37 @@ def _ranges(lanes: Iterable[int]) -> str:
 def parked_fault(threaded: Threaded, states: list[WarpState]) -> KernelFault | None:
     """Return the fault of a warp-collective instruction that only part of its warp reached, if that is what
     holds a warp up.
+
+    It is not when the other lanes wait for something that is not the lanes of a warp or CTA: then that
+    something is missing.
     """
     for state in states:
-        for split in state.splits:
-            if split.is_parked:
-                others = [s for s in state.splits if s is not split]
-                where = "; ".join(
-                    f"lanes {_ranges(lane_list(s.mask))} are at line {threaded.spans[s.pc].line}"
-                    for s in others
-                )
-                count = len(lane_list(split.mask))
-                fault = KernelFault(
-                    "ALIGNED-DIVERGENT",
-                    f"a warp-collective instruction is reached by {count} lanes only: {where}",
-                    "let all lanes of the warp reach it together",
-                )
-                fault.span, fault.cta, fault.warp = (
-                    threaded.spans[split.pc],
-                    state.warp.cta.index,
-                    state.warp.index,
-                )
-                fault.lanes = lane_list(split.mask)
-                return fault
+        if any(_waits_for_more_than_lanes(split) for split in state.splits):
+            continue
+        parked = next((split for split in state.splits if split.is_parked), None)
+        if parked is not None:
+            return _divergent(threaded, state, parked)
     return None
+
+
+def _waits_for_more_than_lanes(split: Split) -> bool:
+    return split.held is not None and split.held.outcome.reason.kind not in _BARRIERS_OF_LANES
+
+
+def _divergent(threaded: Threaded, state: WarpState, parked: Split) -> KernelFault:
+    where = "; ".join(
+        f"lanes {_ranges(lane_list(s.mask))} are at line {threaded.spans[s.pc].line}"
+        for s in state.splits
+        if s is not parked
+    )
+    fault = KernelFault(
+        "ALIGNED-DIVERGENT",
+        f"a warp-collective instruction is reached by {len(lane_list(parked.mask))} lanes only: {where}",
+        "let all lanes of the warp reach it together",
+    )
+    fault.span, fault.cta, fault.warp = threaded.spans[parked.pc], state.warp.cta.index, state.warp.index
+    fault.lanes = lane_list(parked.mask)
+    return fault
 
 
 def stalled(
@@ -84,6 +93,7 @@ def stalled(
     for key, members in _grouped(threaded, states).items():
         lines += _party(threaded, key, members)
     lines += _suspects(threaded, sites, states, finished)
+    lines += _not_started(states)
     return DeadlockError("\n".join(lines))
 
 
@@ -93,13 +103,29 @@ def _grouped(
     groups: dict[tuple[Any, ...], list[tuple[WarpState, Split]]] = {}
     for state in states:
         for split in state.splits:
-            text = (
-                split.held.outcome.reason.describe()
-                if split.held is not None
-                else "something in memory to change (it spins)"
-            )
+            text = _awaits(threaded, state, split)
             groups.setdefault((state.warp.cta.index, split.pc, text), []).append((state, split))
     return groups
+
+
+def _awaits(threaded: Threaded, state: WarpState, split: Split) -> str:
+    """Say what a split waits for."""
+    if split.held is not None:
+        return split.held.outcome.reason.describe()
+    if split.is_parked:
+        others = sorted({threaded.spans[s.pc].line for s in state.splits if s is not split})
+        return f"the other lanes of its warp, which are at line {', '.join(map(str, others))}"
+    return "something in memory to change (it spins)"
+
+
+def _not_started(states: list[WarpState]) -> list[str]:
+    """Say how many CTAs wait for room on an SM."""
+    if not states:
+        return []
+    grid = states[0].warp.grid
+    count = grid.num_ctas - sum(len(cluster.ctas) for cluster in grid.clusters)
+    sms = "the SM" if len(grid.sms) == 1 else f"the {len(grid.sms)} SMs"
+    return [f"  {count} CTAs have not started: {sms} have no room for them until others exit"] if count else []
 
 
 def _party(threaded: Threaded, key: tuple[Any, ...], members: list[tuple[WarpState, Split]]) -> list[str]:

@@ -32,6 +32,11 @@ Write = Callable[[Any, Any], None]
 
 OUTCOMES = (Wait, Deferred, Jump, Call, Return, Exit)
 
+ALIGNED, UNIT, CLOCK = 1, 2, 4
+"""Flags of a place: all lanes of the warp execute it together; it acts on the machine; it reads the time."""
+
+_CLOCKS = ("%clock", "%globaltimer")
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -60,19 +65,41 @@ class Callee:
 
 @dataclass(slots=True)
 class Threaded:
-    """The callables of an executable with, per place, its span, the registers it touches, and its
-    declaration (None at a function's end).
+    """The callables of an executable with, per place, its span, the registers it touches, its declaration
+    (None at a function's end), its flags, and its guard (register index, whether negated).
     """
 
     steps: list[Step]
     spans: list[Span]
     touched: list[frozenset[int]]
     declarations: list[Any]
-    converged: list[bool]
-    is_machine: list[bool]
+    flags: list[int]
+    guards: list[tuple[int, bool] | None]
     frame_bytes: int
     entry_pc: int
     callees: dict[str, Callee]
+
+    def add(
+        self,
+        step: Step,
+        span: Span,
+        touched: frozenset[int] = frozenset(),
+        declaration: Any = None,
+        flags: int = 0,
+        guard: tuple[int, bool] | None = None,
+    ) -> None:
+        """Append a place."""
+        self.steps.append(step)
+        self.spans.append(span)
+        self.touched.append(touched)
+        self.declarations.append(declaration)
+        self.flags.append(flags)
+        self.guards.append(guard)
+
+    @property
+    def clocks(self) -> tuple[int, ...]:
+        """Return the places that read the time."""
+        return tuple(pc for pc, flags in enumerate(self.flags) if flags & CLOCK)
 
 
 def _constant(bits: int, width: int) -> NDArray[Any]:
@@ -354,6 +381,30 @@ class _Compiler:
             self._registers(instruction.sources) | self._registers(instruction.destinations) | guard
         )
 
+    def guard(self, instruction: ops.Bound) -> tuple[int, bool] | None:
+        """Return the register index of an instruction's guard and whether it is negated."""
+        if instruction.guard is None:
+            return None
+        return instruction.guard.index + self.linked.register_base, instruction.is_guard_negated
+
+
+def _reads_clock(operand: Any) -> bool:
+    match operand:
+        case ops.Special():
+            return operand.name.startswith(_CLOCKS)
+        case ops.Group():
+            return any(_reads_clock(e) for e in operand.elements)
+        case tuple():
+            return any(_reads_clock(e) for e in operand)
+    return False
+
+
+def _flags(instruction: ops.Bound) -> int:
+    declaration = instruction.declaration
+    aligned = ALIGNED if declaration.converged == "warp" else 0
+    unit = 0 if declaration.is_lane else UNIT
+    return aligned | unit | (CLOCK if _reads_clock(instruction.sources) else 0)
+
 
 def _widen_to_128(value: np.ndarray) -> np.ndarray:
     out = np.zeros(LANES, B128)
@@ -395,17 +446,15 @@ def compile_executable(executable: Executable, addresses: dict[str, int]) -> Thr
         threaded.callees[linked.function.name] = _callee(executable, linked)
         for instruction in linked.function.code:
             assert isinstance(instruction, ops.Bound)
-            threaded.steps.append(compiler.step(instruction))
-            threaded.spans.append(instruction.span)
-            threaded.touched.append(compiler.touched(instruction))
-            threaded.declarations.append(instruction.declaration)
-            threaded.converged.append(instruction.declaration.converged == "warp")
-            threaded.is_machine.append(not instruction.declaration.is_lane)
-        threaded.steps.append(_end(Exit() if linked.function.is_entry else Return()))
-        threaded.spans.append(threaded.spans[-1] if linked.function.code else NOWHERE)
-        threaded.touched.append(frozenset())
-        threaded.declarations.append(None)
-        threaded.converged.append(False)
-        threaded.is_machine.append(False)
+            threaded.add(
+                compiler.step(instruction),
+                instruction.span,
+                compiler.touched(instruction),
+                instruction.declaration,
+                _flags(instruction),
+                compiler.guard(instruction),
+            )
+        end = Exit() if linked.function.is_entry else Return()
+        threaded.add(_end(end), threaded.spans[-1] if linked.function.code else NOWHERE)
     threaded.entry_pc = executable.linked(executable.entry.name).pc_base
     return threaded

@@ -19,7 +19,7 @@ _REF = "data-movement-and-conversion-instructions-cp-async"
 
 
 def _size(i: Mods) -> Op:
-    return Op("u32", accepts="i", one_of=(16,) if i["cache"] == "cg" else (4, 8, 16))
+    return Op("u32", accepts="i", one_of=(16,) if i["cache"] == "cg" else (16, 8, 4))
 
 
 @instruction(

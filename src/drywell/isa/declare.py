@@ -175,7 +175,7 @@ class Declaration:
 
     @property
     def opcode(self) -> str:
-        """Return the fixed words that its spellings begin with: `tcgen05.commit`, `mbarrier.arrive.expect_tx`."""
+        """Return the fixed words its spellings begin with: `tcgen05.commit`, `mbarrier.arrive.expect_tx`."""
         words = []
         for slot in self.slots:
             if not slot.is_literal or slot.is_optional:

@@ -6,6 +6,7 @@ row r.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def _rows(registers: tuple[Any, ...], is_transposed: bool) -> NDArray[np.uint8]:
     return np.ascontiguousarray(elements).view(np.uint8).reshape(-1, ROW_BYTES)
 
 
-_LOAD: dict[str, TypeRule] = {"d": lambda i: Op("b32", count=_count(i), accepts="r"), "a": place()}
+_LOAD: dict[str, TypeRule] = {"d": lambda i: Op("b32", count=_count(i), accepts="r_"), "a": place()}
 
 
 @instruction(
@@ -247,7 +248,8 @@ def _doubles(axis: int) -> TypeRule:
 
 def _volta(slot: str) -> TypeRule:
     """Return an accumulator of the m8n8k4 shape, where each quarter of the warp has a matrix of its own."""
-    return lambda i: Op("f32", count=8, accepts="r") if i[slot] == "f32" else Op("b32", count=4, accepts="r")
+    accepts = "r_" if slot == "dtype" else "r"
+    return lambda i: Op("f32", 8, accepts) if i[slot] == "f32" else Op("b32", 4, accepts)
 
 
 @instruction(
@@ -278,7 +280,7 @@ def _volta(slot: str) -> TypeRule:
     btype="f64",
     ctype="f64",
     types={
-        "d": lambda i: _accumulator(i, "f64"),
+        "d": lambda i: replace(_accumulator(i, "f64"), accepts="r_"),
         "c": lambda i: _accumulator(i, "f64"),
         "a": _doubles(0),
         "b": _doubles(1),
@@ -296,7 +298,7 @@ def _volta(slot: str) -> TypeRule:
     btype=" ".join(_KINDS),
     ctype="f16 f32 s32",
     types={
-        "d": lambda i: _accumulator(i, str(i["dtype"])),
+        "d": lambda i: replace(_accumulator(i, str(i["dtype"])), accepts="r_"),
         "a": lambda i: _factor(_extents(i)[0], _extents(i)[2], str(i["atype"])),
         "b": lambda i: _factor(_extents(i)[1], _extents(i)[2], str(i["btype"])),
         "c": lambda i: _accumulator(i, str(i["ctype"])),

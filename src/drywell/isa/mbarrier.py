@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
-from drywell.isa.operand import SHARED
+from drywell.isa.operand import mbarrier
 from drywell.isa.place import shared_address
 from drywell.machine.mbarrier import pending_count
 from drywell.machine.outcome import Wait
@@ -22,7 +22,7 @@ _REF = "parallel-synchronization-and-communication-instructions-mbarrier-"
 _LOCAL = "shared shared::cta"
 _ANYWHERE = f"{_LOCAL} shared::cluster"
 _U32 = Op("u32")
-_COUNT = Op("u32", range=(1, 0xFFFF_FFFF))
+_COUNT = Op("u32", range=(1, 2**63 - 1))
 _PARITY = Op("u32", range=(0, 1))
 
 
@@ -44,7 +44,7 @@ def _state(i: Mods) -> Op:
 @instruction(
     "mbarrier.init{.space}.b64 [a], count;",
     space=_LOCAL,
-    types={"a": SHARED, "count": _U32},
+    types={"a": mbarrier, "count": _U32},
     order_free=True,
     unit="mbarrier",
     since=(7, 0),
@@ -62,7 +62,7 @@ def mbarrier_init(m: Any, i: Mods, a: Any, count: Any) -> None:
 @instruction(
     "mbarrier.inval{.space}.b64 [a];",
     space=_LOCAL,
-    types={"a": SHARED},
+    types={"a": mbarrier},
     order_free=True,
     unit="mbarrier",
     since=(7, 0),
@@ -80,7 +80,7 @@ def mbarrier_inval(m: Any, i: Mods, a: Any) -> None:
     sem="relaxed",
     scope="cta cluster",
     space=_ANYWHERE,
-    types={"a": SHARED, "tx": _U32},
+    types={"a": mbarrier, "tx": _U32},
     order_free=True,
     unit="mbarrier",
     since=(8, 0),
@@ -98,7 +98,7 @@ def mbarrier_expect_tx(m: Any, i: Mods, a: Any, tx: Any) -> None:
     sem="relaxed",
     scope="cta cluster",
     space=_ANYWHERE,
-    types={"a": SHARED, "tx": _U32},
+    types={"a": mbarrier, "tx": _U32},
     order_free=True,
     unit="mbarrier",
     arrives=True,
@@ -128,8 +128,8 @@ _NO_COMPLETE_SLOTS: dict[str, Any] = {
     "space": _LOCAL,
     "since": (7, 0),
 }
-_ARRIVE: dict[str, TypeRule] = {"state": _state, "a": SHARED, "count": _COUNT}
-_EXPECT: dict[str, TypeRule] = {"state": _state, "a": SHARED, "tx": _U32}
+_ARRIVE: dict[str, TypeRule] = {"state": _state, "a": mbarrier, "count": _COUNT}
+_EXPECT: dict[str, TypeRule] = {"state": _state, "a": mbarrier, "tx": _U32}
 
 
 def _arrived(m: Any, i: Mods, a: Any, amount: Any, method: str, **options: bool) -> NDArray[np.uint64]:
@@ -225,8 +225,8 @@ _WAIT_SLOTS: dict[str, Any] = {
     "writes": "p",
     "ref": _REF + "test-wait-try-wait",
 }
-_BY_STATE: dict[str, TypeRule] = {"p": Op("pred", accepts="r"), "a": SHARED, "state": "u64"}
-_BY_PARITY: dict[str, TypeRule] = {"p": Op("pred", accepts="r"), "a": SHARED, "parity": _PARITY}
+_BY_STATE: dict[str, TypeRule] = {"p": Op("pred", accepts="r"), "a": mbarrier, "state": "u64"}
+_BY_PARITY: dict[str, TypeRule] = {"p": Op("pred", accepts="r"), "a": mbarrier, "parity": _PARITY}
 _LIMIT: dict[str, TypeRule] = {"limit": _U32}
 
 Waiters = list[tuple[int, Any, int]]
@@ -295,7 +295,7 @@ def mbarrier_try_wait_parity(m: Any, i: Mods, a: Any, parity: Any, limit: Any) -
 
 @instruction(
     "mbarrier.pending_count.b64 d, state;",
-    types={"d": Op("b32", accepts="r"), "state": "u64"},
+    types={"d": Op("u32", accepts="r"), "state": "u64"},
     order_free=True,
     unit="mbarrier",
     since=(7, 0),

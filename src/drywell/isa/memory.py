@@ -8,11 +8,12 @@ effect in program order, which is stronger than PTX asks. Cache operators and ev
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from drywell.base.dtypes import TYPES
 from drywell.isa.declare import Mods, Op, Problem, instruction
-from drywell.isa.operand import GLOBAL, VECTOR, address, loaded, place, policy, stored
+from drywell.isa.operand import VECTOR, address, loaded, place, policy, stored
 from drywell.isa.ops import Ops, Value
 from drywell.isa.place import shared_address
 from drywell.isa.rules import rule, when
@@ -110,7 +111,7 @@ def _window(space: str | None) -> str:
     space="global",
     vec="v2 v4",
     type=_TYPES,
-    types={"d": loaded, "a": Op("addr64", spaces=("global",))},
+    types={"d": loaded, "a": address()},
     checks=[vector_fits, rule("vec: v4", "type: b64 u64 s64 f64", reason="ldu reads at most 128 bits")],
     order_free=True,
     unit="mem",
@@ -126,6 +127,12 @@ def ldu(o: Ops, a: Value) -> Value | list[Value]:
     return values if o.i["vec"] else values[0]
 
 
+def _stored(i: Mods) -> Op:
+    """Return what st stores; in a 256-bit store an element may be left as it is (`_`)."""
+    op = stored(i)
+    return replace(op, accepts="ri_") if op.count and _bits(i) == 256 else op
+
+
 @instruction(
     "st{.sem}{.mmio}{.scope}{.space}{.cop}{.l1}{.l2}{.hint}{.vec}.type [a], b, policy;",
     sem="weak volatile relaxed release",
@@ -138,20 +145,32 @@ def ldu(o: Ops, a: Value) -> Value | list[Value]:
     hint="L2::cache_hint",
     vec="v2 v4 v8",
     type=_TYPES,
-    types={"b": stored, "a": address(), "policy": policy},
+    types={"b": _stored, "a": address(), "policy": policy},
     checks=_ORDER,
     order_free=True,
     unit="mem",
     ref="data-movement-and-conversion-instructions-st",
 )
-def st(o: Ops, a: Value, b: Value | tuple[Value, ...], policy: Value | None) -> None:
+def st(o: Ops, a: Value, b: Value | tuple[Value | None, ...], policy: Value | None) -> None:
     """Store one value or a vector; of a wider register the low bits.
 
     Faults when the address is not a multiple of the access size or lies in no live range.
     """
     values = b if isinstance(b, tuple) else (b,)
-    cut = [o.trunc(v, o.width) if o.width_of(v) > o.width else v for v in values]
-    o.store(_window(o.i["space"]), a, cut)
+    cut = [v if v is None or o.width_of(v) == o.width else o.trunc(v, o.width) for v in values]
+    space = _window(o.i["space"])
+    if None not in cut:
+        o.store(space, a, cut)
+        return
+    step = o.width // 8
+    for k, value in enumerate(cut):
+        if value is not None:
+            o.store(space, o.add(a, o.const(k * step, o.width_of(a))), [value])
+
+
+def _cleared(i: Mods) -> Op:
+    """Return the address of st.bulk: where `.shared::cta` is written it is a register."""
+    return Op("addr", accepts="r" if i["space"] else "rs")
 
 
 @instruction(
@@ -159,7 +178,7 @@ def st(o: Ops, a: Value, b: Value | tuple[Value, ...], policy: Value | None) -> 
     weak="weak",
     space="shared::cta",
     types={
-        "a": Op("addr", accepts="r"),
+        "a": _cleared,
         "size": Op("u64", multiple_of=8),
         "initval": Op("b64", accepts="i", range=(0, 0)),
     },
@@ -186,16 +205,11 @@ def st_bulk(m: Any, i: Mods, a: Any, size: Any, initval: Any) -> None:
         m.shared(where, count, write=True)[:] = 0
 
 
-def _prefetched(i: Mods) -> Op:
-    """Return the address of a prefetch: a constant may stand only where local memory is named."""
-    return Op("addri", spaces=("local",)) if i["space"] == "local" else Op("addr64", spaces=("global",))
-
-
 @instruction(
     "prefetch{.space}.level [a];",
     space="global local",
     level="L1 L2 L2::evict_last L2::evict_normal",
-    types={"a": _prefetched},
+    types={"a": address()},
     checks=[when("level", "L2::evict_last L2::evict_normal", space="- global")],
     order_free=True,
     unit="mem",
@@ -229,7 +243,7 @@ def prefetch(m: Any, i: Mods, a: Any) -> None:
     "applypriority{.space}.level [a], size;",
     space="global",
     level="L2::evict_normal",
-    types={"a": GLOBAL, "size": Op("u32", accepts="i", range=(128, 128))},
+    types={"a": address(), "size": Op("u32", accepts="i", range=(128, 128))},
     order_free=True,
     unit="mem",
     lane=False,
@@ -243,7 +257,7 @@ def applypriority(m: Any, i: Mods, a: Any, size: Any) -> None:
     "discard{.space}.level [a], size;",
     space="global",
     level="L2",
-    types={"a": GLOBAL, "size": Op("u32", accepts="i", range=(128, 128))},
+    types={"a": address(), "size": Op("u32", accepts="i", range=(128, 128))},
     order_free=True,
     unit="mem",
     lane=False,
@@ -287,7 +301,7 @@ def createpolicy_fractional(o: Ops, fraction: Value | None) -> Value:
     space="global",
     primary="L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged",
     secondary="L2::evict_first L2::evict_unchanged",
-    types={"d": Op("u64", accepts="r"), "a": GLOBAL, "primary_size": "u32", "total_size": "u32"},
+    types={"d": Op("u64", accepts="r"), "a": place(), "primary_size": "u32", "total_size": "u32"},
     order_free=True,
     unit="alu",
     ref="data-movement-and-conversion-instructions-createpolicy",

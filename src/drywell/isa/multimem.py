@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from drywell.isa.declare import Check, Mods, Op, instruction
-from drywell.isa.operand import GLOBAL, loaded, stored
+from drywell.isa.operand import address, loaded, stored
 from drywell.isa.rules import rule, when
 
 _SCOPES = "cta cluster gpu sys"
@@ -69,7 +69,7 @@ _COMMON: dict[str, Any] = {
     acc="acc::f32 acc::f16",
     vec="v2 v4 v8",
     type=f"{_ALONE} f32 {_HALVES} {_FP8}",
-    types={"d": lambda i: _element(loaded(i), "r"), "a": GLOBAL},
+    types={"d": lambda i: _element(loaded(i), "r_" if i["vec"] else "r"), "a": address()},
     checks=[
         *_ORDER,
         *_SHAPES,
@@ -92,7 +92,7 @@ def multimem_ld_reduce(m: Any, i: Mods, a: Any) -> None:
     space="global",
     vec="v2 v4 v8",
     type=f"{_ALONE} f32 {_HALVES} {_FP8}",
-    types={"b": lambda i: _element(stored(i), "ri"), "a": GLOBAL},
+    types={"b": lambda i: _element(stored(i), "ri"), "a": address()},
     checks=[*_ORDER, *_SHAPES],
     ref="data-movement-and-conversion-instructions-multimem",
     **_COMMON,
@@ -110,7 +110,7 @@ def multimem_st(m: Any, i: Mods, a: Any, b: Any) -> None:
     op=_OPS,
     vec="v2 v4 v8",
     type=f"{_ALONE} f32 {_HALVES}",
-    types={"b": lambda i: _element(stored(i), "ri"), "a": GLOBAL},
+    types={"b": lambda i: _element(stored(i), "ri"), "a": address()},
     checks=[
         *_ORDER,
         *_SHAPES,

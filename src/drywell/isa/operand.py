@@ -17,9 +17,11 @@ def _spaces(word: str | None) -> tuple[str, ...]:
 
 
 def address(slot: str = "space") -> TypeRule:
-    """Return the type rule of a load's, store's or atomic's address in the state space of `slot` (none: generic).
+    """Return the type rule of a load's, store's or atomic's address in the state space of `slot` (none:
+    generic).
 
-    Global and generic addresses take 64 bits: sm_90 and later have no 32-bit addressing. A constant is an address
+    Global and generic addresses take 64 bits: sm_90 and later have no 32-bit addressing. A constant is an
+    address
     in local memory only.
     """
 
@@ -32,8 +34,13 @@ def address(slot: str = "space") -> TypeRule:
 
 
 def place(slot: str = "space") -> TypeRule:
-    """Return the type rule of any other address in the state space of `slot`: 32 bits will do."""
+    """Return the type rule of an address in the state space of `slot` where 32 bits will do."""
     return lambda i: Op("addr", spaces=_spaces(i[slot]))
+
+
+def mbarrier(i: Mods) -> Op:
+    """Return the address of an mbarrier: in shared memory, of 64 bits when no state space is named."""
+    return SHARED if i["space"] else Op("addr64", spaces=("shared",))
 
 
 def policy(i: Mods) -> Op | None:
@@ -42,12 +49,14 @@ def policy(i: Mods) -> Op | None:
 
 
 def loaded(i: Mods) -> Op:
-    """Return a destination of slot `type`, a brace list when slot `vec` asks for one (`_` drops an element)."""
+    """Return a destination of slot `type`, a brace list when slot `vec` asks for one (`_` drops an
+    element)."""
     count = VECTOR[i.get("vec")] if i.get("vec") else None
     return Op(str(i["type"]), count=count, accepts="r_" if count else "r", is_relaxed=True)
 
 
 def stored(i: Mods) -> Op:
-    """Return a source of slot `type`, a brace list when slot `vec` asks for one; a wider register is cut off."""
+    """Return a source of slot `type`, a brace list when slot `vec` asks for one; a wider register is cut
+    off."""
     count = VECTOR[i.get("vec")] if i.get("vec") else None
     return Op(str(i["type"]), count=count, is_relaxed=True)

@@ -48,7 +48,7 @@ _COMMON: dict[str, Any] = {
     ),
     "ref": _REF,
 }
-_VALUE: dict[str, TypeRule] = {"a": place(), "value": "type"}
+_VALUE: dict[str, TypeRule] = {"a": place(), "value": lambda i: "u" + str(i["type"])[1:]}
 _INDEXED: dict[str, TypeRule] = {**_VALUE, "ord": Op("u32", accepts="i", range=(0, _LAST_ORDINAL))}
 
 

@@ -119,11 +119,6 @@ def vote_sync_ballot(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
     return gather(m, membermask, (a,), give, (np.uint32,), m.span)
 
 
-def _bits(i: Mods) -> str:
-    """Return the type of what match compares: bits, and not a float's."""
-    return "u" + str(i["type"])[1:]
-
-
 def as_bits(lanes: _Members) -> int:
     """Return the 32-bit mask with a bit for each lane that is set."""
     return int(np.packbits(np.asarray(lanes, np.bool_), bitorder="little").view("<u4")[0])
@@ -134,7 +129,7 @@ def as_bits(lanes: _Members) -> int:
     sync="sync",
     mode="any",
     type="b32 b64",
-    types={"d": Op("u32", accepts="r"), "a": _bits, "membermask": _MASK},
+    types={"d": Op("u32", accepts="r"), "membermask": _MASK},
     order_free=True,
     unit="warp",
     since=(6, 0),
@@ -154,7 +149,7 @@ def match_any_sync(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
     sync="sync",
     mode="all",
     type="b32 b64",
-    types={"d": Op("u32", accepts="r_"), "p": Op("pred", accepts="r_"), "a": _bits, "membermask": _MASK},
+    types={"d": Op("u32", accepts="r_"), "p": Op("pred", accepts="r_"), "membermask": _MASK},
     writes="d p",
     order_free=True,
     unit="warp",

@@ -4,6 +4,7 @@ messages.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from drywell.base.dtypes import PtxType
@@ -128,12 +129,34 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An instruction no declaration exists for: it may stand in a module, an entry that can reach it cannot
-    be launched.
+    """An instruction that cannot be executed, for it has no declaration or a form that is not supported: it
+    may stand in a module, an entry that can reach it cannot be launched.
     """
 
     spelling: str
     span: Span
+    reason: str = ""
+
+    @property
+    def why(self) -> str:
+        """Say why it cannot be executed."""
+        return self.reason or f"'{self.spelling}' is not an instruction Drywell knows"
 
 
 Code = Bound | Unknown
+
+
+def leaves(operand: Operand | tuple[Operand, ...] | None) -> Iterator[Operand]:
+    """Yield the operands inside an operand: elements of groups and pairs, the base of an address."""
+    match operand:
+        case None:
+            return
+        case tuple() | Group():
+            for element in operand if isinstance(operand, tuple) else operand.elements:
+                yield from leaves(element)
+        case Memory():
+            yield from leaves(operand.base)
+        case Negated():
+            yield operand.register
+        case _:
+            yield operand

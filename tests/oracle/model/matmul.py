@@ -1,5 +1,5 @@
 """Whole matrices through the scalar model: K is walked in steps of one instruction, D rounded after
-each.
+each. Kinds f16, tf32 and f8f6f4.
 
 Rows are decoded once. A step without specials runs over plain lists of integers, which a test holds
 to `dot`; a step with a NaN or an infinity in it goes through `dot` itself.
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import add, mul
 
-from oracle.model.dot import ENCODE, FORMATS, WINDOW_BITS, check, decode, dot, old_d
+from oracle.model.dot import WINDOW_BITS, check, dot, old_d
+from oracle.model.numbers import ENCODE, FORMATS, decode_row
 
-K_STEP = {"f16": 16, "tf32": 8}
+K_STEP = {"f16": 16, "tf32": 8, "f8f6f4": 32}
 NEVER = -(1 << 30)  # the exponent of a zero: never the largest
 
 
@@ -32,7 +33,7 @@ def strips(row: Sequence[int], type_name: str, step: int, negate: bool) -> list[
     out = []
     for start in range(0, len(row), step):
         codes = row[start : start + step]
-        numbers = [decode(code, FORMATS[type_name]) for code in codes]
+        numbers = decode_row(codes, type_name)
         signed = tuple(-x.significand if x.negative ^ negate else x.significand for x in numbers)
         exponents = tuple(x.exponent if x.significand else NEVER for x in numbers)
         out.append(Strip(codes, signed, exponents, not any(x.special for x in numbers)))
@@ -63,19 +64,20 @@ def matmul(
         for n, col in enumerate(cols):
             word = None if d is None else d[m][n]
             for x, y in zip(row, col, strict=True):
-                word = one_step(kind, a_type, d_type, x, y, word, negate_a ^ negate_b)
+                word = one_step((kind, a_type, b_type, d_type), x, y, word, negate_a ^ negate_b)
             line.append(word)
         out.append(line)
     return out
 
 
 def one_step(
-    kind: str, type_name: str, d_type: str, x: Strip, y: Strip, word: int | None, negate: bool
+    types: tuple[str, str, str, str], x: Strip, y: Strip, word: int | None, negate: bool
 ) -> int:
-    """Run one instruction on one element."""
+    """Run one instruction on one element; `types` are the kind and the types of A, B and D."""
+    _, a_type, b_type, d_type = types
     old = old_d(word or 0, d_type)
     if not (x.is_finite and y.is_finite) or old.special:
-        return dot(kind, type_name, type_name, d_type, x.codes, y.codes, word, negate_a=negate)
+        return dot(*types, x.codes, y.codes, word, negate_a=negate)
     exponents = list(map(add, x.exponents, y.exponents))
     top = max(exponents)
     if old.significand and old.exponent > top:
@@ -85,7 +87,7 @@ def one_step(
     quantum = top - WINDOW_BITS
     signed = -old.significand if old.negative else old.significand
     units = whole_units(signed, old.exponent, old.fraction_bits, quantum)
-    bits = 2 * FORMATS[type_name].fraction_bits
+    bits = FORMATS[a_type].fraction_bits + FORMATS[b_type].fraction_bits
     for significand, exponent in zip(map(mul, x.significands, y.significands), exponents, strict=True):
         units += whole_units(significand, exponent, bits, quantum)
     return ENCODE[d_type](units, quantum)

@@ -7,6 +7,7 @@ stops the assembler at once (a syntax error, or a refusal in the back end) costs
 from __future__ import annotations
 
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -17,8 +18,10 @@ from pathlib import Path
 from oracle.ptxas.scaffold import FIRST_LINE, HEADER, LINES_PER_KERNEL, TARGET, kernel
 
 BATCH = 500
-_SECONDS = 300
-_MESSAGE = re.compile(r"^ptxas .*?, line (\d+); (?:error|fatal)\s*: (.*)$")
+_SECONDS = 60
+_MEMORY_BYTES = 1 << 30  # some rows send the assembler into a loop that eats all there is
+_ELSEWHERE = re.compile(r"^ptxas <macro.*?; error\s*: (.*)$", re.MULTILINE)
+_MESSAGE = re.compile(r"^ptxas (?:\S+\.ptx|application ptx input), line (\d+); (?:error|fatal)\s*: (.*)$")
 _NARROW = re.compile(r"Program uses 32-bit address on line '(\d+)'")
 _NO_32_BITS = "32-Bit ABI"
 _OWN_ERROR = "Internal compiler error"
@@ -57,11 +60,17 @@ def _refusal(message: str) -> Verdict:
 
 @dataclass(slots=True)
 class _Outcome:
-    """One run: messages by index of row, whether it succeeded, whether it crashed."""
+    """One run: messages by index of row and those about no line of the file, whether it succeeded or crashed."""
 
     messages: dict[int, str]
+    elsewhere: tuple[str, ...]
     is_success: bool
     is_crash: bool
+
+
+def _limit_memory() -> None:
+    """Keep the assembler, about to be started, from taking the whole machine."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
 
 
 def _run(texts: Sequence[str], folder: Path) -> _Outcome:
@@ -69,11 +78,14 @@ def _run(texts: Sequence[str], folder: Path) -> _Outcome:
     source.write_text(HEADER + "".join(kernel(n, text) for n, text in enumerate(texts)))
     command = ["ptxas", f"-arch={TARGET}", "-O1", "-c", str(source), "-o", str(folder / "rows.cubin")]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False, preexec_fn=_limit_memory
+        )
     except subprocess.TimeoutExpired:
-        return _Outcome({}, False, True)
+        return _Outcome({}, (), False, True)
     output = done.stdout + done.stderr
-    return _Outcome(_messages(output), done.returncode == 0, done.returncode < 0)
+    elsewhere = tuple(_ELSEWHERE.findall(output))
+    return _Outcome(_messages(output), elsewhere, done.returncode == 0, done.returncode < 0)
 
 
 def _messages(output: str) -> dict[int, str]:
@@ -127,9 +139,8 @@ def _back_end(texts: Sequence[str], indices: list[int], folder: Path, verdicts: 
         verdicts.update(new)
         indices = [n for n in indices if n not in new]
     if len(indices) == 1:
-        verdicts[indices[0]] = Verdict(
-            "C" if outcome.is_crash else "R", "crash" if outcome.is_crash else "fatal"
-        )
+        about = outcome.elsewhere
+        verdicts[indices[0]] = _refusal(about[0]) if about else Verdict("C", "no message")
     elif indices:
         half = len(indices) // 2
         _back_end(texts, indices[:half], folder, verdicts)

@@ -454,6 +454,8 @@ def _operand_misses(
     texts = [text for _, text in given]
     for k, (_, text) in enumerate(given):
         for other in (*rng.sample(_WRONG, most), *_miscounted(text)):
+            if text.startswith("[") and "%p" in other:
+                continue  # a predicate for an address makes ptxas 13.0 run away
             yield _text(words, [*texts[:k], other, *texts[k + 1 :]]), "operand"
         yield _text(words, texts[:k] + texts[k + 1 :]), "operand missing"
         if text.startswith("["):

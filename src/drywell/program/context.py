@@ -1,0 +1,66 @@
+"""What resolving one module needs to know at every place, and where its diagnostics go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from drywell.base.diagnostic import Diagnostic, Severity
+from drywell.base.span import Span
+from drywell.program.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How a function is declared: what its callers give and get."""
+
+    name: str
+    is_entry: bool
+    params: tuple[Storage, ...]
+    returns: tuple[Storage, ...]
+
+    @property
+    def formals(self) -> frozenset[str]:
+        """Return the keys of its parameters and results."""
+        return frozenset(s.name for s in (*self.params, *self.returns))
+
+
+@dataclass(slots=True)
+class Context:
+    """The module so far: its target and version, the functions declared above, the keys that variables have
+    taken, the function being read, and everything found wrong.
+    """
+
+    target: str
+    version: tuple[int, int]
+    functions: dict[str, Signature] = field(default_factory=dict)
+    keys: set[tuple[str, str]] = field(default_factory=set)
+    inside: Signature | None = None
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def report(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        at: str = "",
+        hint: str = "",
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        """Note a diagnostic."""
+        self.diagnostics.append(Diagnostic(code, message, span, severity, at, (), hint))
+
+    def key(self, space: str, name: str) -> str:
+        """Return a name that no other variable of `space` has in this module, `name` itself when it is free.
+
+        Variables of one name in two functions, or in two blocks of one, are two variables.
+        """
+        inside = f"{self.inside.name}." if self.inside is not None else ""
+        candidates = (name, f"{inside}{name}")
+        key = next((c for c in candidates if (space, c) not in self.keys), "")
+        count = 2
+        while not key:
+            tried = f"{inside}{name}#{count}"
+            key = "" if (space, tried) in self.keys else tried
+            count += 1
+        self.keys.add((space, key))
+        return key

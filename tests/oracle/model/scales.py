@@ -1,0 +1,91 @@
+"""Scale factors drawn by theme: rows for the scale blocks of a tile."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+DrawScales = Callable[[random.Random, int, int], list[list[list[int]]]]
+UNIT = 127  # ue8m0: 1.0
+NAN_SCALE = {"ue8m0": (0xFF,), "ue4m3": (0x7F, 0xFF)}
+
+
+def ue8m0(centre_a: tuple[int, int], centre_b: tuple[int, int], spread: int) -> DrawScales:
+    """Draw ue8m0 scales about a centre for each side, the blocks up to `spread` binades apart."""
+
+    def draw(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
+        sides = []
+        for low, high in (centre_a, centre_b):
+            centre = rng.randint(low, high)
+            near = [[centre + rng.randint(-spread, spread) for _ in range(num_blocks)] for _ in range(num_rows)]
+            sides.append([[max(0, min(254, code)) for code in row] for row in near])
+        return sides
+
+    return draw
+
+
+def window_apart(low: int, high: int) -> DrawScales:
+    """Draw ue8m0 scales whose blocks stand about a window's width below the largest, or just at it."""
+
+    def draw(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
+        pair = rng.randint(low, high)  # the exponent of the largest scale pair
+        half = UNIT + max(-127, min(127, pair // 2 + rng.randint(-20, 20)))
+        other = max(0, min(254, 2 * UNIT + pair - half))
+        fall = [rng.choice((0, 0, 1, rng.randint(18, 30), rng.randint(31, 42))) for _ in range(num_blocks)]
+        fall[rng.randrange(num_blocks)] = 0
+        a = [[max(0, half - f + rng.randint(-1, 0)) for f in fall] for _ in range(num_rows)]
+        b = [[max(0, other + rng.randint(-1, 0)) for _ in fall] for _ in range(num_rows)]
+        return [a, b]
+
+    return draw
+
+
+def any_ue4m3(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
+    """Draw any ue4m3 numbers, with bit 7, which nobody looks at, set at times."""
+    return [
+        [[rng.randint(0, 0x7E) | rng.choice((0, 0, 0x80)) for _ in range(num_blocks)] for _ in range(num_rows)]
+        for _ in range(2)
+    ]
+
+
+def unit_ue4m3(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
+    """Draw ue4m3 numbers about one."""
+    return [[[rng.randint(0x30, 0x40) for _ in range(num_blocks)] for _ in range(num_rows)] for _ in range(2)]
+
+
+def ends_of_ue4m3(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
+    """Draw block by block from the top of the range or from the bottom: the widest windows there are."""
+    at_top = [rng.randrange(3) == 0 for _ in range(num_blocks)]
+    at_top[rng.randrange(num_blocks)] = True
+    ranges = [(0x78, 0x7E) if top else (0x01, 0x0F) for top in at_top]
+    return [[[rng.randint(*r) for r in ranges] for _ in range(num_rows)] for _ in range(2)]
+
+
+def zero_ue4m3(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
+    """Draw zeros of ue4m3, which scale a block away, among small and large numbers."""
+    codes = (0x00, 0x00, 0x80, 0x01, 0x08, 0x38, 0x7E)
+    return [[[rng.choice(codes) for _ in range(num_blocks)] for _ in range(num_rows)] for _ in range(2)]
+
+
+UE8M0_THEMES: tuple[DrawScales, ...] = (
+    ue8m0((UNIT, UNIT), (UNIT, UNIT), 2),
+    ue8m0((100, 154), (100, 154), 20),
+    ue8m0((0, 254), (0, 254), 3),
+    ue8m0((0, 0), (200, 254), 3),
+    ue8m0((190, 254), (190, 254), 3),  # beyond f32
+    ue8m0((40, 66), (40, 66), 6),  # about the smallest f32
+    window_apart(-20, 20),
+    window_apart(-20, 20),
+    window_apart(-151, -125),
+)
+UE4M3_THEMES: tuple[DrawScales, ...] = (unit_ue4m3, any_ue4m3, any_ue4m3, ends_of_ue4m3, ends_of_ue4m3, zero_ue4m3)
+THEMES = {"ue8m0": UE8M0_THEMES, "ue4m3": UE4M3_THEMES}
+
+
+def draw_scales(rng: random.Random, scale_type: str, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
+    """Draw scales [side][row][block]; one tile in sixteen has a NaN in each of them or in one."""
+    sides = rng.choice(THEMES[scale_type])(rng, num_rows, num_blocks)
+    if not rng.randrange(16):
+        row = rng.choice(rng.choice(sides))
+        row[rng.randrange(num_blocks)] = rng.choice(NAN_SCALE[scale_type])
+    return sides
