@@ -1,12 +1,18 @@
 """Programs that say beside their code how they are launched and what must come out.
 
 // grid 2        // block 64        // smem 1024
-// arg out u32 64 poison
-// arg a u32 64 arange
+// arg out u32 64 poison            (an array: its type, its shape 64 or 16x4, what is in it)
 // arg 7 u32                        (a plain number)
+// array a f16 16x32 integers3      (an array that only tensor maps name)
+// map m of a box 8,16 swizzle 64B  (a tensor map as argument; also: fill nan, step 1,2 for the traversal)
+// option sms 1                     // switch tmem_fresh zero
 // run: out == a * 2 + 1            (a whitelisted expression; every such line must hold)
-// fault: MISALIGNED                (the run must end in this fault, on the line that says so when it stands
-behind code) // deadlock: words of the report
+// prints: words                    (a line of what the kernel prints; in the order of the file)
+// fault: MISALIGNED                (the run must end in this fault, on the line that says so behind code)
+// deadlock: words of the report    (every such line must be found)
+
+Contents: a number, arange, poison (bytes 0xDB), random or random7 (any bytes, with a seed), integers or
+integers7 (-4 to 4).
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from drywell.host.arguments import Typed
 from drywell.host.arrays import DTYPES
 from drywell.host.expect import evaluate
 from drywell.host.launch import Result, launch, load
+from drywell.host.tensor_maps import TensorMapArgument, tensor_map
 
 
 @dataclass(slots=True)
@@ -30,14 +37,20 @@ class RunFile:
     """One program, its arrays by name, and what it claims."""
 
     path: Path
-    shape: dict[str, int]
-    arrays: dict[str, NDArray[Any]]
-    args: list[Any]
-    claims: list[str]
+    shape: dict[str, int] = field(default_factory=dict)
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    args: list[Any] = field(default_factory=list)
+    claims: list[str] = field(default_factory=list)
     fault: tuple[str, int] | None = None
-    deadlock: str = ""
-    printed: str = ""
+    deadlock: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    switches: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is anything that could fail."""
+        return bool(self.claims or self.fault or self.deadlock or self.printed)
 
     def run(self, **options: Any) -> Result:
         """Launch the program's only entry."""
@@ -49,6 +62,7 @@ class RunFile:
             dynamic_smem=self.shape.get("smem", 0),
             args=self.args,
             names={id(a): n for n, a in self.arrays.items()},
+            switches=self.switches,
             **{**self.options, **options},
         )
 
@@ -64,40 +78,62 @@ class RunFile:
         return out
 
 
-def _array(kind: str, count: int, init: str) -> NDArray[Any]:
+def _array(kind: str, shape: tuple[int, ...], init: str) -> NDArray[Any]:
     dtype = DTYPES[kind]
+    count = int(np.prod(shape))
     if init == "arange":
-        return np.arange(count).astype(dtype)
-    if init == "poison":
-        return np.full(count * dtype.itemsize, 0xDB, np.uint8).view(dtype)
-    if init.startswith("random"):
+        flat = np.arange(count).astype(dtype)
+    elif init == "poison":
+        flat = np.full(count * dtype.itemsize, 0xDB, np.uint8).view(dtype)
+    elif init.startswith("random"):
         rng = np.random.default_rng(int(init[6:] or 1))
-        return rng.integers(0, 256, count * dtype.itemsize, np.uint8).view(dtype)
-    return np.full(count, float(init)).astype(dtype)
+        flat = rng.integers(0, 256, count * dtype.itemsize, np.uint8).view(dtype)
+    elif init.startswith("integers"):
+        rng = np.random.default_rng(int(init[8:] or 1))
+        flat = rng.integers(-4, 5, count).astype(dtype)
+    else:
+        flat = np.full(count, float(init)).astype(dtype)
+    return flat.reshape(shape)
+
+
+def _numbers(text: str, between: str = ",") -> tuple[int, ...]:
+    return tuple(int(n) for n in text.split(between))
+
+
+def _map(array: NDArray[Any], words: list[str]) -> TensorMapArgument:
+    said = dict(zip(words[::2], words[1::2], strict=True))
+    steps = _numbers(said.pop("step")) if "step" in said else None
+    box, swizzle, fill = _numbers(said.pop("box")), said.pop("swizzle", "none"), said.pop("fill", "zero")
+    assert not said, f"a tensor map has no {said}"
+    return tensor_map(array, box=box, swizzle=swizzle, oob_fill=fill, element_strides=steps)
+
+
+def _note(out: RunFile, comment: str, number: int) -> None:
+    """Take in one comment; comments that say nothing are for the reader."""
+    if match := re.match(r"(grid|block|smem) (\d+)$", comment):
+        out.shape[match[1]] = int(match[2])
+    elif match := re.match(r"(option|switch) (\w+) (\w+)$", comment):
+        into = out.options if match[1] == "option" else out.switches
+        into[match[2]] = int(match[3]) if match[3].isdigit() else match[3]
+    elif match := re.match(r"(arg|array) ([a-z_]\w*) (\w+) ([\dx]+) (\S+)$", comment):
+        out.arrays[match[2]] = _array(match[3], _numbers(match[4], "x"), match[5])
+        if match[1] == "arg":
+            out.args.append(out.arrays[match[2]])
+    elif match := re.match(r"map \w+ of (\w+) (.*)$", comment):
+        out.args.append(_map(out.arrays[match[1]], match[2].split()))
+    elif match := re.match(r"arg (-?[\d.]+) (\w+)$", comment):
+        out.args.append(Typed(match[2], float(match[1]) if match[2].startswith("f") else int(match[1])))
+    elif match := re.match(r"fault: (\S+)$", comment):
+        out.fault = (match[1], number)
+    else:
+        for word, found in (("run:", out.claims), ("prints:", out.printed), ("deadlock:", out.deadlock)):
+            if comment.startswith(word):
+                found.append(comment[len(word) :].strip())
 
 
 def read_run_file(path: Path) -> RunFile:
     """Read the annotations of a program."""
-    shape: dict[str, int] = {}
-    arrays: dict[str, NDArray[Any]] = {}
-    out = RunFile(path, shape, arrays, [], [])
+    out = RunFile(path)
     for number, line in enumerate(path.read_text().split("\n"), 1):
-        comment = line.partition("//")[2].strip()
-        if match := re.match(r"(grid|block|smem) (\d+)$", comment):
-            shape[match[1]] = int(match[2])
-        elif match := re.match(r"option (\w+) (\w+)$", comment):
-            out.options[match[1]] = int(match[2]) if match[2].isdigit() else match[2]
-        elif match := re.match(r"arg ([a-z_]\w*) (\w+) (\d+) (\S+)$", comment):
-            arrays[match[1]] = _array(match[2], int(match[3]), match[4])
-            out.args.append(arrays[match[1]])
-        elif match := re.match(r"arg (-?[\d.]+) (\w+)$", comment):
-            out.args.append(Typed(match[2], float(match[1]) if match[2].startswith("f") else int(match[1])))
-        elif comment.startswith("run:"):
-            out.claims.append(comment[4:].strip())
-        elif match := re.match(r"fault: (\S+)", comment):
-            out.fault = (match[1], number)
-        elif comment.startswith("deadlock:"):
-            out.deadlock = comment[9:].strip()
-        elif comment.startswith("prints:"):
-            out.printed += comment[7:].strip() + "\n"
+        _note(out, line.partition("//")[2].strip(), number)
     return out

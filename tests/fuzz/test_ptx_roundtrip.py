@@ -90,6 +90,7 @@ initials = st.recursive(
         symbols.map(Name),
         places,
         st.builds(lambda s: Tuple((Name("generic"), Name(s))), symbols),
+        st.builds(lambda s, n: Tuple((Name("generic"), Offset(Name(s), n))), symbols, st.integers(0, 99)),
         st.builds(lambda n, s: Tuple((Integer(n), Name(s))), st.integers(0, 1 << 20), symbols),
     ),
     lambda inner: st.builds(Vector, some(inner)),

@@ -67,14 +67,11 @@ def place_globals(executable: Executable, gmem: GlobalMemory) -> dict[str, int]:
     addresses: dict[str, int] = {}
     for storage in executable.globals:
         content = np.zeros(storage.size, np.uint8)
-        if storage.init is not None:
-            content[:] = np.frombuffer(storage.init, np.uint8)
         content.setflags(write=False)
         addresses[storage.name] = gmem.place(storage.name, content)
     for storage in executable.globals:
-        for at, symbol, offset in storage.relocations:
-            view = gmem.view(addresses[storage.name] + at, 8)
-            view[:] = np.frombuffer((addresses[symbol] + offset).to_bytes(8, "little"), np.uint8)
+        view = gmem.view(addresses[storage.name], storage.size)
+        view[:] = np.frombuffer(storage.image(addresses), np.uint8)
     return addresses
 
 

@@ -58,7 +58,10 @@ def _rows(registers: tuple[Any, ...], is_transposed: bool) -> NDArray[np.uint8]:
     return np.ascontiguousarray(elements).view(np.uint8).reshape(-1, ROW_BYTES)
 
 
-_LOAD: dict[str, TypeRule] = {"d": lambda i: Op("b32", count=_count(i), accepts="r_"), "a": place()}
+_LOAD: dict[str, TypeRule] = {
+    "d": lambda i: Op("b32", count=_count(i), accepts="r_" if _count(i) > 1 else "r"),
+    "a": place(),
+}
 
 
 @instruction(
@@ -271,7 +274,8 @@ def _volta(slot: str) -> TypeRule:
     **_MMA,
 )
 @instruction(
-    "mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype d, a, b, c;",
+    "mma.sync.aligned.shape.alayout.blayout{.rounding}.dtype.atype.btype.ctype d, a, b, c;",
+    rounding="rn rz rm rp",
     shape="m8n8k4 m16n8k4 m16n8k8 m16n8k16",
     alayout="row",
     blayout="col",
@@ -280,7 +284,7 @@ def _volta(slot: str) -> TypeRule:
     btype="f64",
     ctype="f64",
     types={
-        "d": lambda i: replace(_accumulator(i, "f64"), accepts="r_"),
+        "d": lambda i: replace(_accumulator(i, "f64"), accepts="r_" if i["shape"] == "m8n8k4" else "r"),
         "c": lambda i: _accumulator(i, "f64"),
         "a": _doubles(0),
         "b": _doubles(1),

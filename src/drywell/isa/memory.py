@@ -159,7 +159,7 @@ def st(o: Ops, a: Value, b: Value | tuple[Value | None, ...], policy: Value | No
     values = b if isinstance(b, tuple) else (b,)
     cut = [v if v is None or o.width_of(v) == o.width else o.trunc(v, o.width) for v in values]
     space = _window(o.i["space"])
-    if None not in cut:
+    if all(value is not None for value in cut):
         o.store(space, a, cut)
         return
     step = o.width // 8

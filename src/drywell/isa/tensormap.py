@@ -48,7 +48,7 @@ _COMMON: dict[str, Any] = {
     ),
     "ref": _REF,
 }
-_VALUE: dict[str, TypeRule] = {"a": place(), "value": lambda i: "u" + str(i["type"])[1:]}
+_VALUE: dict[str, TypeRule] = {"a": place(), "value": "type"}
 _INDEXED: dict[str, TypeRule] = {**_VALUE, "ord": Op("u32", accepts="i", range=(0, _LAST_ORDINAL))}
 
 
@@ -93,7 +93,7 @@ def tensormap_replace(m: Any, i: Mods, a: Any, value: Any) -> None:
     tile="tile",
     field="box_dim global_dim element_stride",
     type="b32",
-    types=_INDEXED,
+    types={**_INDEXED, "value": "u32"},
     **_COMMON,
 )
 @instruction(

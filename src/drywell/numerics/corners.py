@@ -20,26 +20,27 @@ K96_WINDOW = "k96_window"
 
 @dataclass(frozen=True, slots=True)
 class Corners:
-    """One position for each open question; the defaults are mma.md's recommended form.
+    """One position for each open question.
 
-    `zero_products_in_window`: a zero operand, scale or D has exponent -126 and keeps the window open (MMA-Sim);
-    else zeros stay out (sf-tensor). All floating kinds.
-    `scaled_d_flushes`: with scale-input-d, a D * 2^-s below the smallest normal number of D's format is taken
-    as zero. No model has scale-input-d. Kinds f16 and tf32.
+    `zero_products_in_window`: a zero operand or D has exponent -126 and holds the window up (MMA-Sim); else
+    zeros stay out (sf-tensor). All floating kinds.
+    `scaled_d_flushes`: with scale-input-d, a D * 2^-s below the smallest normal number of D's format is
+    taken as zero. No model has scale-input-d. Kinds f16 and tf32.
 
     The others are for mxf4 and mxf4nvf4:
-    `zero_blocks_in_window`: the scales of a block whose products are all zero count in the window's place
-    (MMA-Sim), else only those of blocks with a non-zero product (sf-tensor).
-    `d_sets_window_above_scales`: D's exponent c sets the window as soon as it is above the scales' S (MMA-Sim);
-    else, for ue4m3, only once it reaches the largest exponent of a product (sf-tensor).
-    `nvf4_group`: 16 (MMA-Sim) or 4 (sf-tensor) consecutive products are added exactly before the cut, for ue4m3
-    scales and while D is below the products.
-    `drops_tiny_groups`: for ue8m0 and a subnormal result, groups below 2^-174 whose scales are not the largest
-    are dropped (sf-tensor); MMA-Sim has no such rule.
-    `zero_products_keep_d`: when all products are zero the old D stays as it is (sf-tensor); else it goes through
-    the window and may lose bits to the scales of zero blocks (MMA-Sim).
-    `zero_products_keep_minus_zero`: then a D of -0 stays, too. MEASURED: it becomes +0, in every block-scaled
-    kind, B200, by sf-tensor/tcgen05 (tcgen05_model/validation.py of 8fce64d; the first release had it stay).
+    `zero_blocks_in_window`: the scales of a block whose products are all zero count in S (MMA-Sim), else
+    only those of blocks with a non-zero product (sf-tensor).
+    `d_sets_window_above_scales`: D's exponent c sets the window as soon as it is above S (MMA-Sim); else,
+    for ue4m3, only once it reaches the largest exponent of a product (sf-tensor).
+    `nvf4_group`: 16 (MMA-Sim) or 4 (sf-tensor) consecutive products are added exactly before the cut, for
+    ue4m3 scales and while D is below the products.
+    `drops_tiny_groups`: for ue8m0 and a subnormal result, groups below 2^-174 whose scales are not the
+    largest are dropped (sf-tensor); MMA-Sim has no such rule.
+    `zero_products_keep_d`: when all products are zero the old D stays as it is (sf-tensor); else it goes
+    through the window and may lose bits to the scales of zero blocks (MMA-Sim).
+    `zero_products_keep_minus_zero`: a D of -0 stays then, too. MEASURED: it becomes +0, in every
+    block-scaled kind; B200, by sf-tensor/tcgen05 (tcgen05_model/validation.py of commit 8fce64d; the first
+    release had it stay). So this one is not counted.
     """
 
     zero_products_in_window: bool = False

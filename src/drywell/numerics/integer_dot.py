@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from drywell.numerics.formats import BoolArray
+from drywell.numerics.window import check_shapes
 
 _LIMITS = (-(1 << 31), (1 << 31) - 1)
 
@@ -34,18 +35,14 @@ def mma_i8(
     '0x7fffffff'
     """
     a, b = _integers("A", a_codes, a_signed), _integers("B", b_codes, b_signed)
-    if a.shape[1] != b.shape[1]:
-        raise ValueError(f"A is {a.shape} and B is {b.shape}: both need the same K as second dimension")
+    check_shapes(a, b, d_bits, live)
     if live is not None:
         a = a * live
     # |sum| stays below 2^31 up to K = 33,000, far above any instruction's.
     total = np.einsum("km,kn->mn", np.ascontiguousarray(a.T), np.ascontiguousarray(b.T))
     if d_bits is None:
         return np.asarray(total).view(np.uint32)
-    old = np.asarray(d_bits)
-    if old.shape != total.shape:
-        raise ValueError(f"D is {old.shape}, needed is (M, N) = {total.shape}")
-    words = old.astype(np.uint32, copy=False)
+    words = np.asarray(d_bits).astype(np.uint32, copy=False)
     if not saturate:
         return np.asarray(total.view(np.uint32) + words)
     wide = total.astype(np.int64) + words.view(np.int32)

@@ -1,7 +1,8 @@
 """The metadata of a sparse A: which logical elements of K the stored ones are.
 
-A is stored with half of its K. Each 4-bit code stands for one chunk of logical elements and names the kept ones;
-the rest take no part in the product, whatever B holds there. SPEC: PTX ISA 9.7.16.10.8 "Sparse matrices".
+A is stored with half of its K. Each 4-bit code stands for one chunk of logical elements and names the kept
+ones; the rest take no part in the product, whatever B holds there. SPEC: PTX ISA 9.7.16.10.8 "Sparse
+matrices".
 MEASURED: that unselected elements, NaN and Inf among them, take no part; B200, by sf-tensor/tcgen05.
 """
 
@@ -21,8 +22,8 @@ from drywell.numerics.formats import BoolArray, IntArray
 class SparseRule:
     """How one kind reads its codes.
 
-    A chunk of `chunk` logical elements has half as many stored ones. `kept` gives, for each of the 16 codes, the
-    positions in the chunk in the order stored; empty where the code is undefined.
+    A chunk of `chunk` logical elements has half as many stored ones. `kept` gives, for each of the 16 codes,
+    the positions in the chunk in the order stored; empty where the code is undefined.
     """
 
     chunk: int
@@ -77,9 +78,9 @@ class IllegalCode:
 class Selection:
     """What metadata selects.
 
-    `index` [M, K stored] is the logical k of each stored element, -1 in a chunk whose code is undefined; `live`
-    [M, K logical] says which logical elements are selected. ASSUMED: the elements of an undefined chunk take
-    no part; `illegal` lists those chunks, in order.
+    `index` [M, K stored] is the logical k of each stored element, -1 in a chunk whose code is undefined;
+    `live` [M, K logical] says which logical elements are selected. ASSUMED: the elements of an undefined
+    chunk take no part; `illegal` lists those chunks, in order.
     """
 
     index: IntArray
@@ -121,7 +122,8 @@ def select(kind: str, codes: ArrayLike) -> Selection:
 def expand(stored: ArrayLike, selection: Selection) -> NDArray[Any]:
     """Return A [M, K logical] with the stored codes [M, K stored] at their places and 0 elsewhere.
 
-    Hand the result to a multiplication together with `selection.live`: a 0 alone would still meet an Inf of B.
+    Hand the result to a multiplication together with `selection.live`: a 0 alone would still meet an Inf in
+    B.
 
     >>> expand([[7, 5]], select("f16", [[0x9]])).tolist()
     [[0, 7, 5, 0]]

@@ -39,34 +39,32 @@ def _barrier_operand(instruction: ops.Bound) -> ops.Operand | tuple[ops.Operand,
 
 
 def _definitions(function: Function) -> dict[int, list[ops.Bound]]:
+    """Return the instructions that write each register."""
     found: dict[int, list[ops.Bound]] = {}
     for instruction in function.code:
         if isinstance(instruction, ops.Bound):
-            for destination in instruction.destinations:
-                if isinstance(destination, ops.Register):
-                    found.setdefault(destination.index, []).append(instruction)
+            for leaf in ops.leaves(instruction.destinations):
+                if isinstance(leaf, ops.Register):
+                    found.setdefault(leaf.index, []).append(instruction)
     return found
 
 
-def _roots(operand: object, definitions: dict[int, list[ops.Bound]], seen: set[int]) -> set[str]:
-    match operand:
-        case ops.Symbol():
-            return {plain_name(operand.name)} if operand.space == "shared" else set()
-        case ops.Memory():
-            return _roots(operand.base, definitions, seen)
-        case ops.Register():
-            if operand.index in seen:
-                return set()
-            seen.add(operand.index)
-            return {
-                name
-                for d in definitions.get(operand.index, ())
-                for s in d.sources
-                for name in _roots(s, definitions, seen)
-            }
-        case tuple():
-            return {name for element in operand for name in _roots(element, definitions, seen)}
-    return set()
+def _roots(
+    operand: ops.Operand | tuple[ops.Operand, ...] | None, definitions: dict[int, list[ops.Bound]]
+) -> frozenset[str]:
+    """Return the shared variables that an operand is computed from."""
+    roots: set[str] = set()
+    seen: set[int] = set()
+    work = list(ops.leaves(operand))
+    while work:
+        leaf = work.pop()
+        if isinstance(leaf, ops.Symbol) and leaf.space == "shared":
+            roots.add(plain_name(leaf.name))
+        elif isinstance(leaf, ops.Register) and leaf.index not in seen:
+            seen.add(leaf.index)
+            for definition in definitions.get(leaf.index, ()):
+                work += [inner for source in definition.sources for inner in ops.leaves(source)]
+    return frozenset(roots)
 
 
 def arrivals(executable: Executable) -> tuple[Arrival, ...]:
@@ -76,15 +74,8 @@ def arrivals(executable: Executable) -> tuple[Arrival, ...]:
         definitions = _definitions(linked.function)
         for k, instruction in enumerate(linked.function.code):
             if isinstance(instruction, ops.Bound) and instruction.declaration.arrives:
+                name = instruction.declaration.opcode
+                symbols = _roots(_barrier_operand(instruction), definitions)
                 is_completion = instruction.declaration.completes_by == "mbarrier"
-                symbols = _roots(_barrier_operand(instruction), definitions, set())
-                out.append(
-                    Arrival(
-                        linked.pc_base + k,
-                        instruction.span,
-                        instruction.declaration.opcode,
-                        frozenset(symbols),
-                        is_completion,
-                    )
-                )
+                out.append(Arrival(linked.pc_base + k, instruction.span, name, symbols, is_completion))
     return tuple(out)

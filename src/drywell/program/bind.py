@@ -54,9 +54,7 @@ def bind(instruction: tree.Instruction, scope: Scope, context: Context) -> ops.C
         context.report(unfit.code, unfit.message, unfit.span, at, unfit.hint)
         return unknown
     except Unsupported as reason:
-        context.report(
-            "E0303", str(reason), instruction.span, _NOT_LAUNCHED, severity=Severity.WARNING
-        )
+        context.report("E0303", str(reason), instruction.span, _NOT_LAUNCHED, severity=Severity.WARNING)
         return replace(unknown, reason=str(reason))
 
 
@@ -159,8 +157,6 @@ def _may_be_absent(shape: Shape, declaration: Declaration, mods: Mods) -> bool:
     if shape.is_optional:
         return True
     op = declaration.operand_type(shape.parts[0], mods)
-    if shape.kind in ("pair", "either", "address"):
-        return op is None
     return op is None or op.type == "params"
 
 

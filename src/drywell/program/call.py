@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from drywell.base.dtypes import TYPES
 from drywell.base.span import Span
+from drywell.isa.declare import Op
 from drywell.program import operands as ops
 from drywell.program.context import Signature
+from drywell.program.fit import register_fits
 from drywell.program.resolve import Resolver, Unfit
 from drywell.program.storage import Storage
 
@@ -12,7 +15,7 @@ from drywell.program.storage import Storage
 def check_call(bound: ops.Bound, resolver: Resolver) -> None:
     """Compare the lists of a call with its function's; Unfit names the first difference.
 
-    Types count by their size only: a .f32 may be passed for a .b32. Tried with ptxas 13.0.88.
+    Tried with ptxas 13.0.88: a .f32 passes for a .b32 but not for a .u32, and arrays pass by size.
     """
     called = [
         s
@@ -30,7 +33,9 @@ def check_call(bound: ops.Bound, resolver: Resolver) -> None:
 
 def _lists(bound: ops.Bound) -> tuple[tuple[ops.Operand, ...], tuple[ops.Operand, ...]]:
     """Return what stands in the list before the function's name and in the one behind it."""
-    before, behind, seen = (), (), False
+    before: tuple[ops.Operand, ...] = ()
+    behind: tuple[ops.Operand, ...] = ()
+    seen = False
     for source in bound.sources:
         if isinstance(source, ops.FunctionRef):
             seen = True
@@ -53,16 +58,23 @@ def _compare(
     for k, (symbol, formal) in enumerate(zip(given, formals, strict=True)):
         assert isinstance(symbol, ops.Symbol)
         actual = resolver.context.frame[symbol.name]
-        same = formal.is_open or (actual.size, actual.is_array) == (formal.size, formal.is_array)
-        if not same or actual.align != formal.align:
+        if not _passes_for(actual, formal):
             message = f"{what} {k} of '{name}' is {_said(formal)}; '{symbol.name}' is {_said(actual)}"
             raise Unfit(message, span, "declare the .param as the function does", "E0332")
 
 
+def _passes_for(actual: Storage, formal: Storage) -> bool:
+    if actual.align != formal.align or actual.is_array != formal.is_array:
+        return False
+    if formal.is_array:
+        return formal.is_open or actual.size == formal.size
+    return register_fits(TYPES[actual.type], Op(formal.type))
+
+
 def _said(storage: Storage) -> str:
-    kind = "an array of" if storage.is_array else "a value of"
     size = "any number of" if storage.is_open else str(storage.size)
-    return f"{kind} {size} bytes aligned to {storage.align}"
+    kind = f"an array of {size} bytes" if storage.is_array else f"a .{storage.type}"
+    return f"{kind} aligned to {storage.align}"
 
 
 def prototypes_differ(one: Signature, two: Signature) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 from drywell.base.diagnostic import Diagnostic, Severity
@@ -27,7 +28,7 @@ class Signature:
 @dataclass(slots=True)
 class Context:
     """The module so far: its target and version, the functions declared above, the keys that variables have
-    taken, the function being read, and everything found wrong.
+    taken, the function being read with its `.param` variables by key, and everything found wrong.
     """
 
     target: str
@@ -35,6 +36,7 @@ class Context:
     functions: dict[str, Signature] = field(default_factory=dict)
     keys: set[tuple[str, str]] = field(default_factory=set)
     inside: Signature | None = None
+    frame: dict[str, Storage] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def report(
@@ -54,13 +56,8 @@ class Context:
 
         Variables of one name in two functions, or in two blocks of one, are two variables.
         """
-        inside = f"{self.inside.name}." if self.inside is not None else ""
-        candidates = (name, f"{inside}{name}")
-        key = next((c for c in candidates if (space, c) not in self.keys), "")
-        count = 2
-        while not key:
-            tried = f"{inside}{name}#{count}"
-            key = "" if (space, tried) in self.keys else tried
-            count += 1
+        longer = f"{self.inside.name}.{name}" if self.inside is not None else name
+        numbered = (f"{longer}#{count}" for count in itertools.count(2))
+        key = next(k for k in itertools.chain((name, longer), numbered) if (space, k) not in self.keys)
         self.keys.add((space, key))
         return key

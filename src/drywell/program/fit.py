@@ -8,6 +8,7 @@ import struct
 
 from drywell.base.dtypes import TYPES, PtxType
 from drywell.isa.declare import Op
+from drywell.program.storage import to_f32_bits
 from drywell.ptx import tree
 
 _INTEGERS = ("unsigned", "signed")
@@ -43,8 +44,7 @@ def _float_bits(literal: tree.Float, width: int) -> int:
     if literal.width == width:
         return literal.bits
     if literal.width == 64:
-        value = struct.unpack("<d", struct.pack("<Q", literal.bits))[0]
-        return int(struct.unpack("<I", struct.pack("<f", value))[0])
+        return to_f32_bits(literal.bits)
     value = struct.unpack("<f", struct.pack("<I", literal.bits))[0]
     return int(struct.unpack("<Q", struct.pack("<d", value))[0])
 

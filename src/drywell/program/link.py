@@ -8,9 +8,11 @@ import re
 from dataclasses import dataclass
 
 from drywell.base.errors import LaunchError, UnsupportedError
+from drywell.isa.declare import Op
+from drywell.isa.system import EXTERNS
 from drywell.program import operands as ops
 from drywell.program.module import Function, Parameter, Program
-from drywell.program.scope import Storage
+from drywell.program.storage import Storage
 
 SHARED_BASE = 0x400
 """First usable byte of a CTA's shared window. MEASURED: the system keeps the first 1 KiB (H200)."""
@@ -66,26 +68,33 @@ def _align(offset: int, align: int) -> int:
 
 
 def _used_symbols(functions: tuple[Function, ...]) -> set[tuple[str, str]]:
-    used: set[tuple[str, str]] = set()
+    return {
+        (leaf.space, leaf.name)
+        for function in functions
+        for instruction in function.code
+        if isinstance(instruction, ops.Bound)
+        for operand in (*instruction.sources, *instruction.destinations)
+        for leaf in ops.leaves(operand)
+        if isinstance(leaf, ops.Symbol)
+    }
 
-    def visit(operand: object) -> None:
-        if isinstance(operand, ops.Symbol):
-            used.add((operand.space, operand.name))
-        elif isinstance(operand, ops.Memory):
-            visit(operand.base)
-        elif isinstance(operand, ops.Group):
-            for element in operand.elements:
-                visit(element)
-        elif isinstance(operand, tuple):
-            for element in operand:
-                visit(element)
 
-    for function in functions:
-        for instruction in function.code:
-            if isinstance(instruction, ops.Bound):
-                visit(instruction.sources)
-                visit(instruction.destinations)
-    return used
+def _used_globals(program: Program, used: set[str]) -> tuple[Storage, ...]:
+    """Return the global and const variables that code names, and those whose address these hold."""
+    known = {v.name: v for v in program.all_variables() if v.space in ("global", "const")}
+    wanted = dict.fromkeys(v.name for v in known.values() if v.name in used)
+    work = list(wanted)
+    while work:
+        name = work.pop()
+        for relocation in known[name].relocations:
+            symbol = relocation.symbol
+            if symbol not in known:
+                message = f"variable '{name}' holds the address of function '{symbol}', which has none yet"
+                raise UnsupportedError(message)
+            if symbol not in wanted:
+                wanted[symbol] = None
+                work.append(symbol)
+    return tuple(v for v in known.values() if v.name in wanted)
 
 
 def _shared(
@@ -116,31 +125,52 @@ def _place(storages: list[Storage], places: dict[tuple[str, str], int]) -> int:
     return offset
 
 
-def _refuse_what_cannot_run(functions: tuple[Function, ...]) -> None:
+def _why_not(program: Program, instruction: ops.Code) -> str | None:
+    """Return why an instruction cannot be executed, None when it can."""
+    if isinstance(instruction, ops.Unknown):
+        return instruction.why
+    declaration = instruction.declaration
+    if declaration.unsupported is not None:
+        reason = declaration.unsupported(instruction.mods)
+        if reason is not None:
+            return reason
+    for source, kind in zip(instruction.sources, instruction.source_types, strict=True):
+        if isinstance(source, ops.FunctionRef):
+            if not isinstance(kind, Op) or kind.type != "function":
+                return f"the address of function '{source.name}' is taken, which is not supported yet"
+            callee = program.functions[source.name]
+            if callee.is_external and source.name not in EXTERNS:
+                return f"'{source.name}' is external and Drywell does not provide it"
+            if not callee.is_external and any(p.storage.is_open for p in callee.params):
+                return f"'{source.name}' takes any number of bytes, which is not supported yet"
+    return None
+
+
+def _refuse_what_cannot_run(program: Program, functions: tuple[Function, ...]) -> None:
     for function in functions:
         for instruction in function.code:
-            if isinstance(instruction, ops.Unknown):
-                raise UnsupportedError(
-                    f"'{instruction.spelling}' is not an instruction Drywell knows", instruction.span
-                )
-            if instruction.declaration.unsupported is not None:
-                reason = instruction.declaration.unsupported(instruction.mods)
-                if reason is not None:
-                    raise UnsupportedError(reason, instruction.span)
+            reason = _why_not(program, instruction)
+            if reason is not None:
+                raise UnsupportedError(reason, instruction.span)
 
 
 def _refuse_recursion(program: Program, entry: str) -> None:
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        if name in path:
-            raise UnsupportedError(
-                f"recursive calls are not supported: {' -> '.join((*path, name))}",
-                program.functions[name].span,
-            )
-        if name in program.functions:
-            for callee in program.functions[name].callees():
-                visit(callee, (*path, name))
-
-    visit(entry, ())
+    """Walk the calls depth first; a function that is met while it is on the way calls itself."""
+    way: list[str] = [entry]
+    callees = [iter(program.functions[entry].callees())]
+    done: set[str] = set()
+    while way:
+        name = next(callees[-1], None)
+        if name is None:
+            done.add(way.pop())
+            callees.pop()
+        elif name in way:
+            circle = " -> ".join((*way[way.index(name) :], name))
+            message = f"recursive calls are not supported: {circle}"
+            raise UnsupportedError(message, program.functions[name].span)
+        elif name not in done:
+            way.append(name)
+            callees.append(iter(program.functions[name].callees()))
 
 
 def link(program: Program, entry: str) -> Executable:
@@ -148,11 +178,11 @@ def link(program: Program, entry: str) -> Executable:
     cannot be executed.
     """
     function = program.functions.get(entry)
-    if function is None or not function.is_entry:
+    if function is None or entry not in program.entries:
         raise LaunchError(f"the module has no entry '{entry}'; it has {', '.join(program.entries) or 'none'}")
     _refuse_recursion(program, entry)
     functions = program.reachable(entry)
-    _refuse_what_cannot_run(functions)
+    _refuse_what_cannot_run(program, functions)
     widths: list[int] = []
     names: list[str] = []
     linked: list[Linked] = []
@@ -183,7 +213,7 @@ def link(program: Program, entry: str) -> Executable:
         dynamic_base,
         local,
         frame,
-        tuple(v for v in variables if v.space in ("global", "const") and not v.is_open),
+        _used_globals(program, {name for space, name in used if space in ("global", "const")}),
         function.params,
         function.param_size,
     )

@@ -4,18 +4,22 @@ wrong with it collected.
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from drywell.base.diagnostic import Diagnostic, Severity
-from drywell.base.dtypes import TYPES
-from drywell.base.errors import PtxError
 from drywell.base.span import Source, Span
 from drywell.program import operands as ops
-from drywell.program.bind import Context, bind
-from drywell.program.scope import Registers, Scope, Storage
+from drywell.program.body import Body, check_parameter, new_scope
+from drywell.program.call import prototypes_differ
+from drywell.program.context import Context, Signature
+from drywell.program.header import check_header
+from drywell.program.scope import Registers, Scope
 from drywell.program.static import cross_check
+from drywell.program.storage import Misdeclared, Storage, storage_of
 from drywell.ptx import tree
+
+_OPAQUE_TYPES = ("texref", "samplerref", "surfref")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +83,12 @@ class Program:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """Return the names of the entries in source order."""
-        return tuple(f.name for f in self.functions.values() if f.is_entry)
+        """Return the names of the entries that have a body, in source order."""
+        return tuple(f.name for f in self.functions.values() if f.is_entry and not f.is_external)
+
+    def all_variables(self) -> tuple[Storage, ...]:
+        """Return the variables of the module and those of its functions, call parameters left out."""
+        return (*self.variables, *(v for f in self.functions.values() for v in f.variables))
 
     def reachable(self, entry: str) -> tuple[Function, ...]:
         """Return the functions an entry can reach, itself first, external ones left out."""
@@ -95,179 +103,223 @@ class Program:
         return tuple(self.functions[n] for n in order if not self.functions[n].is_external)
 
 
-def _extent(variable: tree.Variable) -> tuple[int, bool]:
-    """Return (bytes, is the extent open)."""
-    element = (
-        TYPES[variable.type].bytes * int(variable.vector[1:] or 1)
-        if variable.vector
-        else TYPES[variable.type].bytes
-    )
-    count = 1
-    is_open = False
-    for extent in variable.shape:
-        is_open = is_open or extent is None
-        count *= extent or 0
-    size = element * count
-    if is_open and variable.init is not None and isinstance(variable.init, (tree.Vector, tree.Tuple)):
-        return element * len(variable.init.elements), False
-    return (0 if is_open else size), is_open
-
-
-def _initial(variable: tree.Variable, size: int) -> tuple[bytes | None, tuple[tuple[int, str, int], ...]]:
-    if variable.init is None:
-        return None, ()
-    kind = TYPES[variable.type]
-    out = bytearray(size)
-    relocations: list[tuple[int, str, int]] = []
-    position = 0
-
-    def put(item: tree.Operand) -> None:
-        nonlocal position
-        if isinstance(item, (tree.Vector, tree.Tuple)):
-            for element in item.elements:
-                put(element)
-            return
-        if isinstance(item, tree.Integer):
-            out[position : position + kind.bytes] = (item.value & ((1 << kind.bits) - 1)).to_bytes(
-                kind.bytes, "little"
-            )
-        elif isinstance(item, tree.Float):
-            bits = item.bits
-            if item.width == 64 and kind.bits == 32:
-                bits = struct.unpack(
-                    "<I", struct.pack("<f", struct.unpack("<d", struct.pack("<Q", bits))[0])
-                )[0]
-            out[position : position + kind.bytes] = bits.to_bytes(kind.bytes, "little")
-        elif isinstance(item, (tree.Name, tree.Offset)):
-            base = item.text if isinstance(item, tree.Name) else item.base.text
-            relocations.append((position, base, item.offset if isinstance(item, tree.Offset) else 0))
-        position += kind.bytes
-
-    put(variable.init)
-    return bytes(out), tuple(relocations)
-
-
-def storage_of(variable: tree.Variable, name: str, space: str) -> Storage:
-    """Lay out one declared variable."""
-    size, is_open = _extent(variable)
-    element = TYPES[variable.type].bytes * (int(variable.vector[1:]) if variable.vector else 1)
-    init, relocations = _initial(variable, size)
-    return Storage(name, space, size, variable.align or max(1, element), init, relocations, is_open)
-
-
 @dataclass(slots=True)
-class _Body:
-    """The body of one function, flattened: instructions with the scope each stands in."""
+class _Resolver:
+    """The items of a module in order; each sees what stands above it.
 
-    function: str
-    scope: Scope
+    `symbols` are the names an initialiser may hold, with their keys (None: no address before the launch).
+    """
+
     context: Context
-    frame: list[Storage] = field(default_factory=list)
-    variables: list[Storage] = field(default_factory=list)
-    flat: list[tuple[tree.Instruction, Scope]] = field(default_factory=list)
+    scope: Scope = field(default_factory=lambda: Scope(None, Registers()))
+    symbols: dict[str, str | None] = field(default_factory=dict)
+    variables: dict[str, tuple[tree.Variable, Storage]] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    declared: dict[str, tree.Function] = field(default_factory=dict)
+    aliases: dict[str, tree.Directive] = field(default_factory=dict)
 
-    def walk(self, block: tree.Block, scope: Scope) -> None:
-        for statement in block.statements:
-            match statement:
-                case tree.Instruction():
-                    self.flat.append((statement, scope))
-                case tree.Block():
-                    self.walk(statement, Scope(scope, scope.registers))
-                case tree.Label():
-                    self._label(statement.name, statement.span, scope)
-                    scope.labels[statement.name] = len(self.flat)
-                case tree.BranchTargets():
-                    scope.tables[statement.name] = tuple(t.text for t in statement.targets)
-                case tree.Registers():
-                    self._registers(statement, scope)
-                case tree.Variable():
-                    self._variable(statement, scope)
-                case tree.Directive():
-                    pass
+    def item(self, item: tree.Variable | tree.Function | tree.Directive) -> None:
+        match item:
+            case tree.Variable():
+                self._variable(item)
+            case tree.Function():
+                self._function(item)
+            case tree.Directive(name="alias"):
+                self._alias(item)
 
-    def _label(self, name: str, span: Span, scope: Scope) -> None:
-        if name in scope.labels:
-            self.context.report(
-                "E0324", f"label '{name}' stands twice in this block", span, hint="rename one of them"
-            )
-
-    def _registers(self, statement: tree.Registers, scope: Scope) -> None:
-        if statement.type not in TYPES:
-            self.context.report("E0325", f"'.{statement.type}' is not a register type", statement.span)
+    # ---------------------------------------------------------------- variables
+    def _variable(self, variable: tree.Variable) -> None:
+        if variable.type in _OPAQUE_TYPES:
+            return  # textures are only named by instructions that are not known here
+        name, space = variable.name, variable.space
+        if space in ("local", "param"):
+            message = f"'{name}' lies in .{space}: such variables are declared in a function"
+            self.context.report("E0325", message, variable.span, hint="move it into the function")
             return
-        for name, count in statement.names:
-            known = (
-                name in scope.declared
-                or name in scope.variables
-                or (count is not None and name in scope.ranges)
-            )
-            if known:
-                self.context.report(
-                    "E0326",
-                    f"'{name}' is declared twice in this block",
-                    statement.span,
-                    hint="rename one of them",
-                )
-            if count is None:
-                scope.declared[name] = statement.type
+        if name in self.declared:
+            self._twice(name, variable.span, f"line {self.declared[name].span.line} has a function of it")
+            return
+        try:
+            storage = storage_of(variable, name, space, self.symbols)
+        except Misdeclared as wrong:
+            self.context.report(wrong.code, wrong.message, wrong.span, hint=wrong.hint)
+            return
+        known = self.variables.get(name)
+        if known is not None and not self._may_follow(known[0], variable):
+            return
+        self.context.keys.add((space, name))
+        self.symbols[name] = name if space in ("global", "const") else None
+        if known is None or known[1].is_open or "extern" in known[0].linkage:
+            self.variables[name] = (variable, storage)
+            self.scope.things[name] = storage
+
+    def _may_follow(self, first: tree.Variable, second: tree.Variable) -> bool:
+        """Tell whether a second declaration of a variable may stand; report when it may not.
+
+        One of the two is `.extern`, and they agree; the definition itself is visible. Tried with ptxas
+        13.0.88.
+        """
+        externs = [v for v in (first, second) if "extern" in v.linkage]
+        defined = [v for v in (first, second) if v not in externs]
+        kinds = {(v.space, v.type, v.vector, v.shape[1:]) for v in (first, second)}
+        extents = {v.shape for v in (first, second) if None not in v.shape}
+        if externs and len(kinds) == 1 and len(extents) <= 1 and all(v.linkage for v in defined):
+            return True
+        self._twice(second.name, second.span, f"line {first.span.line} declares it otherwise")
+        return False
+
+    def _twice(self, name: str, span: Span, at: str) -> None:
+        message = f"'{name}' is declared twice"
+        self.context.report("E0326", message, span, at, "rename or delete one of them")
+
+    # ---------------------------------------------------------------- functions
+    def _parameters(self, variables: tuple[tree.Variable, ...], space: str, scope: Scope) -> list[Parameter]:
+        out: list[Parameter] = []
+        offset = 0
+        for variable in variables:
+            if scope.is_taken(variable.name):
+                self._twice(variable.name, variable.span, "another parameter has this name")
+            may_be_open = space == "frame" and variable is variables[-1]
+            try:
+                self._check_space(variable, space)
+                check_parameter(variable, may_be_open)
+                key = variable.name if space == "param" else self.context.key(space, variable.name)
+                storage = storage_of(variable, key, space)
+            except Misdeclared as wrong:
+                self.context.report(wrong.code, wrong.message, wrong.span, hint=wrong.hint)
+                continue
+            if variable.space == "reg":
+                scope.declare_register(variable.name, None, variable.type)
             else:
-                scope.ranges[name] = (count, statement.type)
+                scope.declare_variable(variable.name, storage)
+            offset = -(-offset // storage.align) * storage.align
+            is_pointer = variable.ptr is not None
+            out.append(Parameter(storage, variable.type, offset, is_pointer, variable.span))
+            offset += storage.size
+        return out
 
-    def _variable(self, statement: tree.Variable, scope: Scope) -> None:
-        if statement.type not in TYPES:
-            self.context.report("E0325", f"'.{statement.type}' is not a type of a variable", statement.span)
+    def _function(self, function: tree.Function) -> None:
+        context, name = self.context, function.name
+        check_header(function, context)
+        old_style = self._old_style(function)
+        scope = new_scope(self.scope)
+        space = "param" if function.is_entry else "frame"
+        params = self._parameters(function.params, space, scope)
+        returns = self._parameters(function.returns, "frame", scope)
+        signature = Signature(
+            name, function.is_entry, tuple(p.storage for p in params), tuple(p.storage for p in returns)
+        )
+        if not self._may_stand(function, signature):
             return
-        space = "frame" if statement.space == "param" else statement.space
-        kept = self.frame if space == "frame" else self.variables
-        unique = f"{self.function}.{statement.name}@{len(self.frame)}" if space == "frame" else statement.name
-        scope.variables[statement.name] = storage_of(statement, unique, space)
-        kept.append(scope.variables[statement.name])
+        self.declared[name], self.symbols[name] = function, name
+        context.functions[name] = context.inside = signature
+        body = Body(context, self.symbols)
+        body.frame += [*signature.params, *signature.returns] if not function.is_entry else []
+        context.frame = {}
+        if old_style is not None:
+            body.code.append(old_style)
+        if function.body is not None:
+            body.walk(function.body, scope)
+        context.inside = None
+        self.functions[name] = Function(
+            name,
+            function.is_entry,
+            tuple(body.code),
+            tuple(scope.registers.widths),
+            tuple(scope.registers.names),
+            tuple(params),
+            tuple(returns),
+            tuple(body.frame),
+            tuple(body.variables),
+            {d.name: d.arguments for d in function.directives},
+            function.body is None,
+            function.span,
+        )
+
+    def _check_space(self, variable: tree.Variable, space: str) -> None:
+        if variable.space == "reg" and space == "param":
+            message = f"'{variable.name}' is passed in a register; the parameters of an .entry are .param"
+            raise Misdeclared("E0325", message, variable.span, "write .param")
+
+    def _old_style(self, function: tree.Function) -> ops.Unknown | None:
+        """Return what stands for parameters in registers, the calling convention of old compilers."""
+        registers = [v for v in (*function.params, *function.returns) if v.space == "reg"]
+        if len(function.returns) > 1 and not registers:
+            message = f"'{function.name}' has {len(function.returns)} results; one .param is the limit"
+            self.context.report("E0325", message, function.span, hint="return a .b8 array that holds all")
+        if not registers or function.is_entry:
+            return None
+        reason = f"'{function.name}' passes '{registers[0].name}' in a register, which is not supported yet"
+        at = "entries that can reach it will not be launched"
+        self.context.report("E0303", reason, registers[0].span, at, severity=Severity.WARNING)
+        return ops.Unknown(function.name, registers[0].span, reason)
+
+    def _may_stand(self, function: tree.Function, signature: Signature) -> bool:
+        """Tell whether a declaration may follow those above it; report when it may not."""
+        name, span = function.name, function.span
+        if name in self.variables:
+            self._twice(name, span, f"line {self.variables[name][0].span.line} has a variable of it")
+            return False
+        if "extern" in function.linkage and function.body is not None:
+            message = f"'{name}' is .extern and has a body"
+            self.context.report("E0328", message, span, hint="delete .extern")
+            return False
+        first = self.declared.get(name)
+        if first is None:
+            return True
+        if first.body is not None:
+            self._twice(name, span, f"it is defined in line {first.span.line}")
+            return False
+        why = prototypes_differ(self.context.functions[name], signature) or _heads_differ(first, function)
+        if why:
+            message = f"'{name}' is declared otherwise in line {first.span.line}: {why}"
+            self.context.report("E0328", message, span, hint="make both declarations equal")
+        return not why
+
+    # ---------------------------------------------------------------- aliases
+    def _alias(self, directive: tree.Directive) -> None:
+        alias = str(directive.arguments[0])
+        wrong = ""
+        if alias in self.aliases:
+            wrong = f"'{alias}' is an alias already, of line {self.aliases[alias].span.line}"
+        elif alias not in self.declared:
+            wrong = f"'{alias}' must be declared as a function above"
+        elif self.declared[alias].body is not None:
+            wrong = f"'{alias}' has a body of its own"
+        if wrong:
+            self.context.report("E0328", wrong, directive.span)
+        else:
+            self.aliases[alias] = directive
+
+    def finish(self) -> None:
+        """Give each alias the body of the function it stands for."""
+        made: dict[str, Function] = {}
+        for alias, directive in self.aliases.items():
+            name = str(directive.arguments[1])
+            function = self.functions.get(name)
+            signatures = self.context.functions
+            if function is None or function.is_external:
+                wrong = f"'{alias}' needs a function with a body to stand for; '{name}' is none"
+            elif function.is_entry:
+                wrong = f"'{name}' is an .entry; an alias stands for a .func"
+            else:
+                wrong = prototypes_differ(signatures[alias], signatures[name])
+                made[alias] = replace(function, name=alias)
+            if wrong:
+                self.context.report("E0328", wrong, directive.span)
+        self.functions.update(made)
 
 
-def _parameters(variables: tuple[tree.Variable, ...], space: str, context: Context) -> tuple[Parameter, ...]:
-    out: list[Parameter] = []
-    offset = 0
-    for variable in variables:
-        if variable.space == "reg" or variable.type not in TYPES:
-            context.report(
-                "E0325", f"parameter '{variable.name}' has a type Drywell does not take", variable.span
-            )
-            continue
-        storage = storage_of(variable, variable.name, space)
-        offset = -(-offset // storage.align) * storage.align
-        out.append(Parameter(storage, variable.type, offset, variable.ptr is not None, variable.span))
-        offset += storage.size
-    return tuple(out)
+def _heads_differ(first: tree.Function, second: tree.Function) -> str:
+    """Say in what linkage and `.noreturn` of two declarations differ, '' when the second may follow.
 
-
-def _function(function: tree.Function, module_scope: Scope, context: Context) -> Function:
-    registers = Registers()
-    scope = Scope(module_scope, registers)
-    space = "param" if function.is_entry else "frame"
-    params = _parameters(function.params, space, context)
-    returns = _parameters(function.returns, "frame", context)
-    for parameter in (*params, *returns):
-        scope.variables[parameter.storage.name] = parameter.storage
-    body = _Body(function.name, scope, context)
-    if not function.is_entry:
-        body.frame += [p.storage for p in (*params, *returns)]
-    if function.body is not None:
-        body.walk(function.body, scope)
-    code = [bind(instruction, where, context) for instruction, where in body.flat]
-    return Function(
-        function.name,
-        function.is_entry,
-        tuple(c for c in code if c is not None),
-        tuple(registers.widths),
-        tuple(registers.names),
-        params,
-        returns,
-        tuple(body.frame),
-        tuple(body.variables),
-        {d.name: d.arguments for d in function.directives},
-        function.body is None,
-        function.span,
-    )
+    A definition may leave out the linkage that its prototype gave. Tried with ptxas 13.0.88.
+    """
+    if first.linkage != second.linkage and (second.linkage or "extern" in first.linkage):
+        said = [f".{f.linkage[0]}" if f.linkage else "of no linkage" for f in (first, second)]
+        return f"it is {said[0]} there and {said[1]} here"
+    noreturn = [any(d.name == "noreturn" for d in f.directives) for f in (first, second)]
+    return "" if noreturn[0] == noreturn[1] else ".noreturn stands at one of them only"
 
 
 def check_module(module: tree.Module, source: Source) -> Program:
@@ -275,26 +327,15 @@ def check_module(module: tree.Module, source: Source) -> Program:
     says.
     """
     target = next((t for t in module.target if t.startswith("sm_")), "")
-    names = frozenset(i.name for i in module.items if isinstance(i, tree.Function))
-    context = Context(target, module.version, names)
-    scope = Scope(None, Registers())
+    resolver = _Resolver(Context(target, module.version))
     for item in module.items:
-        if isinstance(item, tree.Variable) and item.type in TYPES:
-            scope.variables[item.name] = storage_of(item, item.name, item.space)
-    functions: dict[str, Function] = {}
-    for item in module.items:
-        if isinstance(item, tree.Function) and not (item.body is None and item.name in functions):
-            functions[item.name] = _function(item, scope, context)
-    program = Program(source, module.version, target, functions, tuple(scope.variables.values()), ())
-    diagnostics = sorted(
-        (*context.diagnostics, *cross_check(program)), key=lambda d: (d.span.line, d.span.col)
-    )
-    return Program(source, module.version, target, functions, program.variables, tuple(diagnostics))
+        resolver.item(item)
+    resolver.finish()
+    variables = tuple(storage for _, storage in resolver.variables.values())
+    program = Program(source, module.version, target, resolver.functions, variables, ())
+    found = (*resolver.context.diagnostics, *cross_check(program))
+    return replace(program, diagnostics=_in_order(found))
 
 
-def resolve(module: tree.Module, source: Source) -> Program:
-    """Resolve a module; raise PtxError with every diagnostic when one of them is an error."""
-    program = check_module(module, source)
-    if any(d.severity is Severity.ERROR for d in program.diagnostics):
-        raise PtxError(program.diagnostics, source)
-    return program
+def _in_order(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    return tuple(sorted(found, key=lambda d: (d.span.line, d.span.col)))

@@ -70,6 +70,9 @@ class Resolver:
         if op is None or len(given.parts) != len(shape.parts):
             message = f"this address has {len(given.parts)} parts, {len(shape.parts)} are needed"
             raise Unfit(message, given.span, code="E0321")
+        if len(given.parts) > 1 and isinstance(given.parts[0], tree.Offset):
+            message = "an address of several parts takes no offset"
+            raise Unfit(message, given.span, "add it to the register first", code="E0321")
         others = zip(shape.parts[1:], given.parts[1:], strict=True)
         return [
             (self._address(given.parts[0], op, given.span), op),

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from drywell.base.dtypes import TYPES, PtxType
 from drywell.base.span import Span
 from drywell.ptx import tree
 
 STORED_TYPES = frozenset(
-    ("b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
-    + ("f16", "f16x2", "f32", "f64")
+    name
+    for name, kind in TYPES.items()
+    if name == "f16x2" or (kind.kind != "pred" and kind.lanes == 1 and name[1:].isdigit())
 )
 """The types of variables; a register may be `pred` too. The other types stand in instructions only.
 
@@ -46,12 +47,13 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A variable: a key that is unique in its space, its size and alignment in bytes, initial bytes (None =
-    zeros), and whether its extent is open (`x[]`).
+    """A variable: a key that is unique in its space, its element type, its size and alignment in bytes,
+    initial bytes (None = zeros), and whether its extent is open (`x[]`).
     """
 
     name: str
     space: str
+    type: str
     size: int
     align: int
     init: bytes | None = None
@@ -107,12 +109,20 @@ def storage_of(
         raise Misdeclared("E0325", message, variable.span, "a vector has at most 4 elements and 16 bytes")
     shape = _closed(variable, space)
     size = element * math.prod(n or 0 for n in shape)
-    init, relocations = None, ()
-    if variable.init is not None:
-        dims = shape if lanes == 1 else (*shape, lanes)
-        init, relocations = _Initialiser(kind, symbols or {}, variable).bytes(dims, size)
-    align = variable.align or element
-    return Storage(key, space, size, align, init, relocations, size == 0, bool(variable.shape))
+    storage = Storage(
+        key,
+        space,
+        variable.type,
+        size,
+        variable.align or element,
+        is_open=size == 0,
+        is_array=bool(variable.shape),
+    )
+    if variable.init is None:
+        return storage
+    dims = shape if lanes == 1 else (*shape, lanes)
+    init, relocations = _Initialiser(kind, symbols or {}, variable).bytes(dims, size)
+    return replace(storage, init=init, relocations=relocations)
 
 
 def _closed(variable: tree.Variable, space: str) -> tuple[int | None, ...]:
@@ -122,7 +132,7 @@ def _closed(variable: tree.Variable, space: str) -> tuple[int | None, ...]:
         raise Misdeclared("E0327", f"only the first extent of '{variable.name}' may be open", variable.span)
     if shape[:1] == (None,) and isinstance(variable.init, tree.Vector) and variable.init.elements:
         return (len(variable.init.elements), *shape[1:])
-    may_be_open = space == "param" or ("extern" in variable.linkage and space == "shared")
+    may_be_open = space == "frame" or ("extern" in variable.linkage and space == "shared")
     if shape[:1] == (None,) and not may_be_open:
         message = f"'{variable.name}' has an open extent, and nothing says how many elements it has"
         hint = "write the extent; only .extern .shared may leave it open"
@@ -186,7 +196,7 @@ class _Initialiser:
         raise self._wrong(f"{what} cannot be the value of a .{kind.name}")
 
     def _relocation(self, item: tree.Name | tree.Offset | tree.Tuple, at: int) -> Relocation:
-        """Return the place of an address: `sym`, `sym+4`, `generic(sym)`, or one byte of it, `0xFF00(sym)`."""
+        """Return where an address goes: `sym+4`, `generic(sym)+4`, or one byte of it: `0xFF00(sym)`."""
         shift, is_byte = 0, False
         while isinstance(item, tree.Tuple):
             outer, inner = item.elements
@@ -196,7 +206,11 @@ class _Initialiser:
         if self.kind.kind != "unsigned" or (self.kind.bits < 32 and not is_byte):
             hint = "use .u64, or the masks 0xFF(symbol), 0xFF00(symbol) ... for bytes"
             raise self._wrong(f"an address cannot be the value of a .{self.kind.name}", hint)
-        name, addend = (item.base.text, item.offset) if isinstance(item, tree.Offset) else (item.text, 0)  # type: ignore[union-attr]
+        base = item.base if isinstance(item, tree.Offset) else item
+        addend = item.offset if isinstance(item, tree.Offset) else 0
+        if not isinstance(base, tree.Name):
+            raise self._wrong("a mask goes with a symbol")
+        name = base.text
         if name not in self.symbols:
             raise Misdeclared("E0320", f"'{name}' is not declared above", item.span)
         key = self.symbols[name]

@@ -316,7 +316,10 @@ def _initial_list(c: Cursor, depth: int) -> Vector:
 
 
 def _applied(c: Cursor, depth: int) -> Tuple:
-    """Read `generic(symbol)` or `0xFF(symbol)` as the list of its two parts."""
+    """Read `generic(symbol)` or `0xFF(symbol)` as the list of its two parts.
+
+    The offset of `generic(symbol)+4` goes with the symbol.
+    """
     i = c.i
     outer: Name | Integer | Float
     if c.kind == NAME:
@@ -337,4 +340,18 @@ def _applied(c: Cursor, depth: int) -> Tuple:
     c.i += 1
     inner = read_initial(c, depth + 1)
     c.expect(")", f"to close the '(' of column {c.cols[i + 1]}")
+    if isinstance(outer, Name) and isinstance(inner, Name) and c.kind == "+":
+        c.i += 1
+        offset = read_constant(c)
+        if isinstance(offset, Float):
+            c.fail("E0135", "the offset of an address is an integer", span=offset.span, at="not an integer")
+        inner = Offset(inner, offset.value, inner.span)
+    elif isinstance(outer, Name) and not isinstance(inner, Name):
+        c.fail(
+            "E0135",
+            "'generic' takes a symbol alone",
+            span=c.span(i),
+            at="holds something else",
+            hint="write an offset behind the ')': generic(symbol)+4",
+        )
     return Tuple((outer, inner), c.span_to(i, c.i - 1))

@@ -89,6 +89,8 @@ def _initial(value: Operand) -> str:
         return f"{{{', '.join(_initial(element) for element in value.elements)}}}"
     if isinstance(value, Tuple):
         outer, inner = value.elements
+        if isinstance(outer, Name) and isinstance(inner, Offset):
+            return f"{outer.text}({inner.base.text}){inner.offset:+d}"
         return f"{print_operand(outer)}({_initial(inner)})"
     return print_operand(value)
 

@@ -167,7 +167,8 @@ class Variable:
 
     `shape` holds array extents (None = `[]`); `linkage` holds words such as extern, visible, hidden and
     `attribute(.managed)`; `ptr` is (space, align) of a `.ptr` parameter, the space '' when not said;
-    `init` is the initialiser, in which a Tuple is `generic(symbol)` or a mask `0xFF(symbol)`.
+    `init` is the initialiser, in which a Tuple is `generic(symbol)` or a mask `0xFF(symbol)`; an offset of
+    `generic(symbol)+4` is one of the symbol.
     """
 
     space: str

@@ -43,7 +43,7 @@ def _refused(program: Program) -> Iterator[tuple[str, Span, bool]]:
     for function in program.functions.values():
         for instruction in function.code:
             if isinstance(instruction, ops.Unknown):
-                yield f"'{instruction.spelling}' is not an instruction Drywell knows", instruction.span, True
+                yield instruction.why, instruction.span, True
             elif instruction.declaration.unsupported is not None:
                 why = instruction.declaration.unsupported(instruction.mods)
                 if why is not None:

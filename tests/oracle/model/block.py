@@ -145,8 +145,9 @@ def products(
     out = []
     for x, k in zip(xs, kept(kind, metadata, len(a)), strict=True):
         y = ys[k]
-        quarters = cut(x, -1) * cut(y, -1)  # every e2m1 number is a whole number of halves
-        out.append((k, -quarters if flip else quarters, x.exponent + y.exponent))
+        quarters = (x.significand << x.exponent) * (y.significand << y.exponent) if x[2] * y[2] else 0
+        minus = quarters if x.negative ^ y.negative ^ flip else 0
+        out.append((k, quarters - 2 * minus, x.exponent + y.exponent))
     return out
 
 

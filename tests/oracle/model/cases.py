@@ -50,7 +50,7 @@ DENSE = {
     "i8": Variant("i8", 32, tuple((a, b, "s32", None, None) for a in INTEGER_TYPES for b in INTEGER_TYPES)),
     "mxf8f6f4": Variant("mxf8f6f4", 32, small_ways(("f32",), "ue8m0")),
     "mxf4": Variant("mxf4", 64, fp4_ways("mxf4")),
-    "mxf4nvf4": Variant("mxf4nvf4", 64, fp4_ways("mxf4nvf4")),
+    "mxf4nvf4": Variant("mxf4nvf4", 64, (*fp4_ways("mxf4nvf4"), ("e2m1", "e2m1", "f32", "ue4m3", 16))),
 }
 VARIANTS = {
     **DENSE,

@@ -78,7 +78,7 @@ def dot(
     ys = decode_row(b, b_type)
     terms = [product(x, ys[k], negate_a ^ negate_b) for x, k in zip(xs, logical, strict=True)]
     if scale_a is not None and scale_b is not None:
-        terms = [scaled(term, scale_a, scale_b) for term in terms]
+        terms = scaled(terms, decode_scale(scale_a, "ue8m0"), decode_scale(scale_b, "ue8m0"))
     if c is not None:
         terms.append(old_d(c, d_type, shift))
     return accumulate(terms, d_type, zero_products_in_window, window_bits)
@@ -103,11 +103,13 @@ def product(x: Number, y: Number, flip: bool) -> Number:
     return Number("", negative, x.significand * y.significand, x.exponent + y.exponent, bits)
 
 
-def scaled(term: Number, scale_a: int, scale_b: int) -> Number:
-    """Multiply a product by its two ue8m0 scales; a scale that is NaN makes anything NaN."""
-    sfa, sfb = decode_scale(scale_a, "ue8m0"), decode_scale(scale_b, "ue8m0")
-    special = NAN if sfa.special or sfb.special else term.special
-    return term._replace(special=special, exponent=term.exponent + sfa.exponent + sfb.exponent)
+def scaled(terms: Sequence[Number], sfa: Number, sfb: Number) -> list[Number]:
+    """Multiply products by two ue8m0 scales; a scale that is NaN makes anything NaN."""
+    bad, exponent = bool(sfa.special or sfb.special), sfa.exponent + sfb.exponent
+    return [
+        Number(NAN if bad else special, negative, significand, raw + exponent, bits)
+        for special, negative, significand, raw, bits in terms
+    ]
 
 
 def old_d(c: int, d_type: str, shift: int = 0) -> Number:

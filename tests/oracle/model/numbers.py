@@ -100,7 +100,7 @@ def decode_row(codes: Sequence[int], type_name: str) -> list[Number]:
     if type_name not in SMALL_FORMATS:
         return [decode(code, FORMATS[type_name]) for code in codes]
     numbers = small_numbers(type_name)
-    if not all(0 <= code < len(numbers) for code in codes):
+    if codes and not 0 <= min(codes) <= max(codes) < len(numbers):
         raise ValueError(f"{list(codes)} holds more than codes of {type_name}")
     return [numbers[code] for code in codes]
 

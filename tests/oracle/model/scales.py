@@ -24,14 +24,17 @@ def ue8m0(centre_a: tuple[int, int], centre_b: tuple[int, int], spread: int) -> 
     return draw
 
 
-def window_apart(low: int, high: int) -> DrawScales:
-    """Draw ue8m0 scales whose blocks stand about a window's width below the largest, or just at it."""
+def window_apart(low: int, high: int, falls: tuple[int, int]) -> DrawScales:
+    """Draw ue8m0 scales whose blocks stand about a window's width below the largest, or just at it.
+
+    The largest pair's exponent is from `low` to `high`, the others' about `falls` lower.
+    """
 
     def draw(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
         pair = rng.randint(low, high)  # the exponent of the largest scale pair
         half = UNIT + max(-127, min(127, pair // 2 + rng.randint(-20, 20)))
         other = max(0, min(254, 2 * UNIT + pair - half))
-        fall = [rng.choice((0, 0, 1, rng.randint(18, 30), rng.randint(31, 42))) for _ in range(num_blocks)]
+        fall = [rng.choice((0, 0, rng.randint(*falls), rng.randint(*falls))) for _ in range(num_blocks)]
         fall[rng.randrange(num_blocks)] = 0
         a = [[max(0, half - f + rng.randint(-1, 0)) for f in fall] for _ in range(num_rows)]
         b = [[max(0, other + rng.randint(-1, 0)) for _ in fall] for _ in range(num_rows)]
@@ -67,6 +70,16 @@ def zero_ue4m3(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[
     return [[[rng.choice(codes) for _ in range(num_blocks)] for _ in range(num_rows)] for _ in range(2)]
 
 
+def zero_beside_tiny(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
+    """Draw a zero against a large number in one block, and small ones in the others."""
+    sides = [[[rng.randint(0x01, 0x0F) for _ in range(num_blocks)] for _ in range(num_rows)] for _ in range(2)]
+    at, zero_side = rng.randrange(num_blocks), rng.randrange(2)
+    for side, codes in enumerate(sides):
+        for row in codes:
+            row[at] = rng.choice((0x00, 0x80)) if side == zero_side else rng.randint(0x78, 0x7E)
+    return sides
+
+
 UE8M0_THEMES: tuple[DrawScales, ...] = (
     ue8m0((UNIT, UNIT), (UNIT, UNIT), 2),
     ue8m0((100, 154), (100, 154), 20),
@@ -74,11 +87,21 @@ UE8M0_THEMES: tuple[DrawScales, ...] = (
     ue8m0((0, 0), (200, 254), 3),
     ue8m0((190, 254), (190, 254), 3),  # beyond f32
     ue8m0((40, 66), (40, 66), 6),  # about the smallest f32
-    window_apart(-20, 20),
-    window_apart(-20, 20),
-    window_apart(-151, -125),
+    window_apart(-20, 20, (18, 30)),
+    window_apart(-20, 20, (30, 42)),
+    window_apart(-151, -125, (18, 42)),
+    window_apart(-148, -140, (25, 35)),  # groups about 2**-174 and a subnormal sum
 )
-UE4M3_THEMES: tuple[DrawScales, ...] = (unit_ue4m3, any_ue4m3, any_ue4m3, ends_of_ue4m3, ends_of_ue4m3, zero_ue4m3)
+UE4M3_THEMES: tuple[DrawScales, ...] = (
+    unit_ue4m3,
+    any_ue4m3,
+    zero_ue4m3,
+    zero_beside_tiny,
+    ends_of_ue4m3,
+    ends_of_ue4m3,
+    ends_of_ue4m3,
+    ends_of_ue4m3,
+)
 THEMES = {"ue8m0": UE8M0_THEMES, "ue4m3": UE4M3_THEMES}
 
 

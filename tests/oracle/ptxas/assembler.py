@@ -60,7 +60,7 @@ def _refusal(message: str) -> Verdict:
 
 @dataclass(slots=True)
 class _Outcome:
-    """One run: messages by index of row and those about no line of the file, whether it succeeded or crashed."""
+    """One run: messages by index of row, those about no row; whether it succeeded, whether it crashed."""
 
     messages: dict[int, str]
     elsewhere: tuple[str, ...]
@@ -129,11 +129,7 @@ def _back_end(texts: Sequence[str], indices: list[int], folder: Path, verdicts: 
         if outcome.is_success:
             verdicts.update((n, Verdict("A")) for n in indices)
             return
-        new = {
-            indices[k]: Verdict("R", classify(text))
-            for k, text in outcome.messages.items()
-            if 0 <= k < len(indices)
-        }
+        new = {indices[k]: _refusal(text) for k, text in outcome.messages.items() if 0 <= k < len(indices)}
         if not new:
             break
         verdicts.update(new)

@@ -30,6 +30,13 @@ def test_256_bits_move_in_one_access() -> None:
     assert array(warp, "b", "u4").tolist() == values.tolist()
 
 
+def test_a_256_bit_store_leaves_the_sunk_elements_alone() -> None:
+    warp = one_warp(a=np.full(8, 9, np.uint32))
+    values = (every(1), None, every(3), None, None, every(6), every(7), None)
+    act(warp, "st.global.v8.b32", every(address(warp, "a"), "u8"), values, None, lanes=(0,))
+    assert array(warp, "a", "u4").tolist() == [1, 9, 3, 9, 9, 6, 7, 9]
+
+
 def test_128_bit_values_keep_their_halves() -> None:
     values = np.arange(64, dtype=np.uint64)
     warp = one_warp(a=values)

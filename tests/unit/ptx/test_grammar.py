@@ -383,6 +383,10 @@ def test_an_entry_without_parameters_needs_no_parentheses() -> None:
             Variable("global", "u64", "p", init=Tuple(names("generic", "s"))),
         ),
         (
+            ".global .u64 p = generic(s)+8;",
+            Variable("global", "u64", "p", init=Tuple((Name("generic"), Offset(Name("s"), 8)))),
+        ),
+        (
             ".global .u8 p[2] = {0xFF(s), s+4};",
             Variable(
                 "global",
