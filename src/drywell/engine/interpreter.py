@@ -37,12 +37,17 @@ class Interpreter:
 
     # ---------------------------------------------------------------- turns
     def turn(self, state: WarpState, fuel: int) -> int:
-        """Run a warp for at most `fuel` instructions; return how many it executed."""
+        """Run a warp for at most `fuel` instructions, or until all its splits have yielded; return how many
+        it executed.
+        """
         left = self._start(fuel)
         self.wake(state)
-        while left > 0 and (split := state.choose()) is not None:
+        split = state.choose()
+        rounds = state.rounds
+        while left > 0 and split is not None and state.rounds == rounds:
             left = self._run(state, split, left)
             self.wake(state)
+            split = state.choose()
         return self._stop(fuel, left)
 
     def only_repeats(self, state: WarpState, fuel: int) -> bool:
@@ -201,19 +206,25 @@ class Interpreter:
         return False
 
     def _jump(self, state: WarpState, split: Split, target: int) -> bool:
-        is_alone = len(state.splits) == 1
-        self._count(split, target, is_alone)
+        if target <= split.pc:
+            self._count(state, split, target)
         split.pc = target
-        if not is_alone:
+        if len(state.splits) > 1:
             state.merge()
             return False
         return not split.has_yielded
 
-    def _count(self, split: Split, target: int, is_alone: bool) -> None:
-        """Count a backward jump; a split that has made many gives way, if there is anybody to give way to."""
-        if target <= split.pc and (not is_alone or self.patience == 0):
-            split.back_jumps += 1
-            split.has_yielded = split.has_yielded or split.back_jumps > self.patience
+    def _count(self, state: WarpState, split: Split, target: int) -> None:
+        """Count a backward jump; a split that has made many, or jumps as before, gives way to others.
+
+        Its registers are looked at after 1, 2, 3, 4, 5, 8, 9, 16, 17, ... jumps.
+        """
+        split.back_jumps += 1
+        count = split.back_jumps
+        if count & (count - 1) == 0 or (count - 1) & (count - 2) == 0:
+            before, split.seen = split.seen, hash((target, state.warp.registers.tobytes()))
+            split.is_still = before == split.seen
+        split.has_yielded = split.has_yielded or split.is_still or count > self.patience
 
     # ---------------------------------------------------------------- outcomes
     def _finish(self, state: WarpState, split: Split, held: Held, lanes: Mask) -> None:
@@ -254,7 +265,8 @@ class Interpreter:
         targets = np.broadcast_to(np.asarray(jump.targets), split.mask.shape)
         place, *others = np.unique(targets[split.mask]).tolist()
         for other in others:
-            self._count(split, other, False)
+            if other <= split.pc:
+                self._count(state, split, other)
             divided = state.divide(split, split.mask & (targets == other), other)
             divided.back_jumps, divided.has_yielded = split.back_jumps, split.has_yielded
         self._jump(state, split, place)

@@ -24,9 +24,9 @@ from drywell.program.arrivals import Arrival
 TURN = 2_000
 """Instructions a warp executes before the next one's turn comes."""
 
-QUIET = 1_000
+QUIET = 20_000
 """Instructions per running warp without any change of shared state, after which a look is taken whether
-the warps only repeat themselves; twice as many before each further look.
+the warps only repeat themselves (at once when all seem to stand still); twice as many before the next look.
 """
 
 SPIN_LOOK = 4_000
@@ -97,8 +97,7 @@ class Scheduler:
         while self.states or len(self.grid.pending):
             version = self.grid.version
             ran = sum(self._turn(state) for state in self._order())
-            self._reap()
-            if self.grid.version != version:
+            if self._reap() or self.grid.version != version:
                 self.timed_out.clear()
                 self.quiet, self.look_after = 0, QUIET
             elif not self._goes_on(ran) and not self._time_out():
@@ -110,11 +109,11 @@ class Scheduler:
         """
         if ran:
             self.quiet += ran
-            running = sum(any(s.is_runnable for s in state.splits) for state in self.states)
-            if self.quiet < self.look_after * running:
-                return True
-            self.quiet, self.look_after = 0, self.look_after * 2
-            if not self._all_repeat():
+            running = [state for state in self.states if any(s.is_runnable for s in state.splits)]
+            is_long = self.quiet >= self.look_after * len(running)
+            if is_long:
+                self.quiet, self.look_after = 0, self.look_after * 2
+            if not (is_long or all(s.is_still for s in running)) or not self._all_repeat(running):
                 return True
         return self._perform_one() or self._admit()
 
@@ -147,12 +146,13 @@ class Scheduler:
                 self.states.append(WarpState(warp, [split], [0] * len(self.threaded.steps)))
         return bool(ctas)
 
-    def _reap(self) -> None:
+    def _reap(self) -> bool:
         done = [s for s in self.states if not s.splits]
         if done:
             self.states = [s for s in self.states if s.splits]
             self.finished += done
             self._admit()
+        return bool(done)
 
     # ---------------------------------------------------------------- asynchronous operations
     def _drain(self) -> None:
@@ -181,13 +181,11 @@ class Scheduler:
         return _latest(self.grid.pending, runnable) if self.options.schedule == "lazy" else runnable[0]
 
     # ---------------------------------------------------------------- when nothing changes
-    def _all_repeat(self) -> bool:
-        """Tell whether every warp that can still run only repeats states it was in before, so that nothing
-        will ever change.
-        """
-        for state in self.states:
-            is_running = any(s.is_runnable for s in state.splits)
-            if is_running and not self.interpreter.only_repeats(state, SPIN_LOOK):
+    def _all_repeat(self, running: list[WarpState]) -> bool:
+        """Tell whether every warp that can run only repeats states it was in, so that nothing will change."""
+        for state in running:
+            if not self.interpreter.only_repeats(state, SPIN_LOOK):
+                state.is_still = False
                 return False
         return True
 

@@ -3,8 +3,8 @@ diverge, merge when they meet.
 
 Every lane makes progress: the split with the deepest call and then the lowest place runs first, so that
 lanes that branched apart meet again; a split that keeps jumping backwards gives way to the others until
-they have, too. A warp-collective instruction (`.sync.aligned`) waits for all lanes of the warp that have
-not exited.
+they have, too, at once when it jumps with the registers it jumped with before. A warp-collective
+instruction (`.sync.aligned`) waits for all lanes of the warp that have not exited.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from drywell.machine.queue import AsyncOp
 Mask = NDArray[np.bool_]
 
 JUMPS_BEFORE_YIELD = 256
-"""Backward jumps of a split before others of its warp go first: long enough for a loop whose lanes leave it
-one by one to be left by all, short enough for a lane that waits for another of its warp.
+"""Backward jumps of a split that changes its registers before others go first: long enough for most loops
+whose lanes leave them one by one to be left by all.
 """
 
 
@@ -39,7 +39,8 @@ class Frame:
 @dataclass(slots=True, eq=False)
 class Split:
     """Lanes `mask` at place `pc` inside calls that return to `stack`; `held` when they wait, `is_parked`
-    when a collective waits for more lanes.
+    when a collective waits for more lanes. `seen` is a hash of its last backward jump, `is_still` says that
+    the one before was the same.
     """
 
     pc: int
@@ -49,6 +50,8 @@ class Split:
     is_parked: bool = False
     back_jumps: int = 0
     has_yielded: bool = False
+    is_still: bool = False
+    seen: int = 0
     checked_at: int = -1
 
     @property
@@ -73,16 +76,21 @@ class WarpState:
     counts: list[int]
     busy: dict[int, AsyncOp] = field(default_factory=dict)
     rounds: int = 0
+    is_still: bool = False
 
     def choose(self) -> Split | None:
-        """Return the split to run next, None when none could; `rounds` counts how often all had yielded."""
+        """Return the split to run next, None when none could.
+
+        `rounds` counts how often all had yielded, `is_still` says whether the last time all stood still.
+        """
         found = [s for s in self.splits if s.is_runnable]
         if not found:
             return None
         if all(s.has_yielded for s in found):
             self.rounds += 1
+            self.is_still = all(s.is_still for s in found)
             for split in found:
-                split.has_yielded, split.back_jumps = False, 0
+                split.has_yielded, split.is_still, split.back_jumps = False, False, 0
         return found[0] if len(found) == 1 else min(found, key=lambda s: s.order)
 
     def divide(self, split: Split, lanes: Mask, pc: int) -> Split:

@@ -125,7 +125,7 @@ def _not_started(states: list[WarpState]) -> list[str]:
     grid = states[0].warp.grid
     count = grid.num_ctas - sum(len(cluster.ctas) for cluster in grid.clusters)
     sms = "the SM" if len(grid.sms) == 1 else f"the {len(grid.sms)} SMs"
-    return [f"  {count} CTAs have not started: {sms} have no room for them until others exit"] if count else []
+    return [f"  {count} CTAs have not started: {sms} have no room until others exit"] if count else []
 
 
 def _party(threaded: Threaded, key: tuple[Any, ...], members: list[tuple[WarpState, Split]]) -> list[str]:

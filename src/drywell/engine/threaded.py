@@ -168,7 +168,7 @@ class _Compiler:
     def _register(self, operand: ops.Register, op: Op) -> Read:
         index = operand.index + self.linked.register_base
         width = TYPES[op.type].bits
-        if operand.type.bits == width:
+        if operand.type.bits == width or operand.type.kind == "pred":
             return lambda w: w.values[index]
         dtype = lane_dtype(width)
         return lambda w: w.values[index].astype(dtype)
@@ -445,7 +445,9 @@ def compile_executable(executable: Executable, addresses: dict[str, int]) -> Thr
         compiler = _Compiler(executable, addresses, linked)
         threaded.callees[linked.function.name] = _callee(executable, linked)
         for instruction in linked.function.code:
-            assert isinstance(instruction, ops.Bound)
+            if isinstance(instruction, ops.Unknown):  # no lane gets here: link refuses one that it can reach
+                threaded.add(_end(Exit()), instruction.span)
+                continue
             threaded.add(
                 compiler.step(instruction),
                 instruction.span,

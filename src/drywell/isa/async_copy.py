@@ -33,7 +33,7 @@ def _size(i: Mods) -> Op:
         "a": SHARED,
         "b": GLOBAL,
         "cp_size": _size,
-        "src_size": Op("u32", range=(0, 16)),
+        "src_size": Op("u32", accepts="riq", range=(0, 16)),
         "policy": policy,
     },
     order_free=True,
@@ -45,11 +45,12 @@ def _size(i: Mods) -> Op:
 def cp_async(m: Any, i: Mods, a: Any, b: Any, cp_size: Any, src_size: Any, policy: Any) -> None:
     """Copy 4, 8 or 16 bytes per lane from global to shared memory at some later moment.
 
-    Bytes from `src_size` on become zero and are not read. Undefined: a `src_size` above the
+    Bytes from `src_size` on become zero and are not read; so do all where a predicate stands in its place
+    and is set. Undefined: a `src_size` above the
     size (here a fault), two copies of one group to one place, touching either side before the group's wait.
     """
     size = int(cp_size[m.one_lane()])
-    wanted = np.full(32, size, np.int64) if src_size is None else np.asarray(src_size).astype(np.int64)
+    wanted = _wanted(size, src_size)
     mask = m.mask.copy()
     if (wanted[mask] > size).any():
         m.fault(
@@ -64,6 +65,16 @@ def cp_async(m: Any, i: Mods, a: Any, b: Any, cp_size: Any, src_size: Any, polic
 
     op = m.start("cp_async", f"cp.async of {size} bytes", perform)
     m.cp_async_groups.add(op, m.lanes())
+
+
+def _wanted(size: int, src_size: Any) -> NDArray[np.int64]:
+    """Return the bytes each lane reads: all, the source size, or none where the predicate `ignore-src` is
+    set."""
+    if src_size is None:
+        return np.full(32, size, np.int64)
+    if src_size.dtype == np.bool_:
+        return np.where(src_size, 0, size)
+    return np.asarray(src_size).astype(np.int64)
 
 
 def a_copy(values: NDArray[Any]) -> NDArray[Any]:

@@ -55,7 +55,8 @@ class Slot:
 class Op:
     """What an operand must be. `count` None = a single value, n = a brace list of n; `accepts` holds letters:
 
-    r register, i immediate, s symbol address, _ sink, p predicate negation (`!p`), v special register.
+    r register, i immediate, s symbol address, _ sink, p predicate negation (`!p`), v special register,
+    q a predicate register in place of the typed one, negated or not (it reaches the semantics as bools).
     `range` bounds an immediate, `multiple_of` its grain, `one_of` lists the only values it may have.
     `is_relaxed` lets the register be wider than the type (ld, st, cvt). Besides PTX types, `type` may be
     one of NON_VALUE_TYPES: label, targets (of brx), function, params (a parenthesised list, which may

@@ -180,7 +180,7 @@ def _cleared(i: Mods) -> Op:
     types={
         "a": _cleared,
         "size": Op("u64", multiple_of=8),
-        "initval": Op("b64", accepts="i", range=(0, 0)),
+        "initval": Op("u64", accepts="i", range=(0, 0)),
     },
     order_free=True,
     unit="smem",

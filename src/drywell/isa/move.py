@@ -134,10 +134,15 @@ def prmt_mode(o: Ops, a: Value, b: Value, c: Value) -> Value:
 _SPACES = f"const global local param param::entry {_SHARED}"
 
 
+def address_in_space(i: Mods) -> Op:
+    """Return an address of the state space in slot `space`: a value, or a variable of that space."""
+    return Op("u64", accepts="ris", spaces=(str(i["space"]).partition("::")[0],))
+
+
 @declare(
     "cvta.space.u64 p, a;",
     space=_SPACES,
-    types={"p": Op("u64", accepts="r"), "a": Op("u64", accepts="ris")},
+    types={"p": Op("u64", accepts="r"), "a": address_in_space},
     writes="p",
     since=(2, 0),
     ref=_REF + "cvta",
@@ -206,7 +211,7 @@ _ADDRESSES = "u32 u64 s32 s64"
 
 def shared_or_generic(i: Mods) -> Op:
     """Return an address of slot `type`: with `.shared::cluster` also a variable's."""
-    return Op(str(i["type"]), accepts="ris" if i["space"] else "ri")
+    return Op(str(i["type"]), accepts="ris" if i["space"] else "ri", spaces=("shared",))
 
 
 @declare(

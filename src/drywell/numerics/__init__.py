@@ -15,6 +15,7 @@ from drywell.numerics.approx import (
     sqrt_approx,
     tanh,
 )
+from drywell.numerics.block_scale import mma_mxf4
 from drywell.numerics.comparison import (
     COMPARISONS,
     absolute,
@@ -36,7 +37,9 @@ from drywell.numerics.conversion import (
     round_to_integral,
     to_integer,
 )
+from drywell.numerics.corners import DEFAULT_CORNERS, K96_WINDOW, MMA_SIM, SF_TENSOR, Corners, Unsettled
 from drywell.numerics.dot import MULTIPLICAND_FORMATS, WINDOW_BITS, mma_f16, mma_f32
+from drywell.numerics.fast_dot import float32_of, mma_fast
 from drywell.numerics.formats import (
     CONSTANTS,
     FORMATS,
@@ -47,20 +50,32 @@ from drywell.numerics.formats import (
     is_nan,
     to_float64,
 )
+from drywell.numerics.integer_dot import mma_i8
 from drywell.numerics.rounding import ROUNDINGS, Rounding
 from drywell.numerics.softfloat import ARITHMETIC_FORMATS, add, div, fma, mul, rcp, sqrt, sub
+from drywell.numerics.sparsity import SPARSE_RULES, IllegalCode, Selection, SparseRule, expand, select
 
 __all__ = [
     "ARITHMETIC_FORMATS",
     "COMPARISONS",
     "CONSTANTS",
+    "DEFAULT_CORNERS",
     "FORMATS",
+    "K96_WINDOW",
+    "MMA_SIM",
     "MULTIPLICAND_FORMATS",
     "ROUNDINGS",
+    "SF_TENSOR",
+    "SPARSE_RULES",
     "WINDOW_BITS",
+    "Corners",
     "Decoded",
     "Format",
+    "IllegalCode",
     "Rounding",
+    "Selection",
+    "SparseRule",
+    "Unsettled",
     "absolute",
     "add",
     "as_codes",
@@ -75,6 +90,8 @@ __all__ = [
     "div_approx",
     "div_full",
     "ex2",
+    "expand",
+    "float32_of",
     "flush_subnormals",
     "fma",
     "from_float32",
@@ -87,12 +104,16 @@ __all__ = [
     "minimum",
     "mma_f16",
     "mma_f32",
+    "mma_fast",
+    "mma_i8",
+    "mma_mxf4",
     "mul",
     "negate",
     "rcp",
     "rcp_approx",
     "round_to_integral",
     "rsqrt",
+    "select",
     "sin",
     "sqrt",
     "sqrt_approx",

@@ -370,43 +370,42 @@ def _windowed(x: _Operand, y: _Operand, d: Accumulator, d_fmt: str) -> NDArray[A
     result = np.empty((num_m, num_n), FORMATS[d_fmt].dtype)
     # Products carry these extra low bits so that aligning them is a right shift only.
     align = WINDOW_BITS - x.mantissa_bits - y.mantissa_bits
-    left, right = x.magnitude << align, y.magnitude
+    left, right = (x.magnitude << align) * x.sign, y.magnitude * y.sign
     rows = max(1, _BLOCK_ELEMENTS // max(num_n, 1))
     for start in range(0, num_m, rows):
         block = slice(start, start + rows)
-        a = (left[:, block, None], x.sign[:, block, None], x.raw[:, block, None])
-        total, largest = _block_sum(a, (right, y.sign, y.raw), d, block)
+        a = (left[:, block, None], x.raw[:, block, None])
+        total, largest = _block_sum(a, (right, y.raw), d, block)
         result[block] = round_sum(d_fmt, total, largest - WINDOW_BITS)
     return result
 
 
 def _block_sum(
-    a: tuple[Int32Array, Int32Array, Int32Array],
-    b: tuple[Int32Array, Int32Array, Int32Array],
-    d: Accumulator,
-    block: slice,
+    a: tuple[Int32Array, Int32Array], b: tuple[Int32Array, Int32Array], d: Accumulator, block: slice
 ) -> tuple[NDArray[np.int64], Int32Array]:
-    """Return the sums of truncated terms in units of 2^(R-25), and R, for one block of rows."""
-    (a_magnitude, a_sign, a_raw), (b_magnitude, b_sign, b_raw) = a, b
+    """Return the sums of truncated terms in units of 2^(R-25), and R, for one block of rows.
+
+    `a` and `b` are signed significands and stored exponents. NumPy shifts by 32 and more to 0.
+    """
+    (a_number, a_raw), (b_number, b_raw) = a, b
     shape = (a_raw.shape[1], b_raw.shape[1])
-    term, shift, partial = (np.empty(shape, np.int32) for _ in range(3))
     largest = np.full(shape, 2 * NO_EXPONENT, np.int32) if d.raw is None else d.raw[block].copy()
-    for k in range(a_raw.shape[0]):
+    shifts = np.empty((a_raw.shape[0], *shape), np.int32)
+    for k, shift in enumerate(shifts):
         np.add(a_raw[k], b_raw[k], out=shift)
         np.maximum(largest, shift, out=largest)
     total = np.zeros(shape, np.int64)
     if d.magnitude is not None and d.sign is not None and d.raw is not None:
         old = d.magnitude[block] << (WINDOW_BITS - d.mantissa_bits)
-        total += (old >> np.minimum(largest - d.raw[block], 31)) * d.sign[block]
-    partial[...] = 0
-    for k in range(a_raw.shape[0]):
-        np.add(a_raw[k], b_raw[k], out=shift)
+        total += (old >> (largest - d.raw[block])) * d.sign[block]
+    term, sign, partial = np.empty(shape, np.int32), np.empty(shape, np.int32), np.zeros(shape, np.int32)
+    for k, shift in enumerate(shifts):
         np.subtract(largest, shift, out=shift)
-        np.minimum(shift, 31, out=shift)
-        np.multiply(a_magnitude[k], b_magnitude[k], out=term)
+        np.multiply(a_number[k], b_number[k], out=term)
+        np.sign(term, out=sign)
+        np.abs(term, out=term)
         np.right_shift(term, shift, out=term)
-        np.multiply(term, b_sign[k], out=term)
-        np.multiply(term, a_sign[k], out=term)
+        np.multiply(term, sign, out=term)
         np.add(partial, term, out=partial)
         if (k + 1) % _TERMS_PER_INT32 == 0:
             total += partial

@@ -1,7 +1,7 @@
 """The multiplication of `numerics="fast"`: float32 in the host's BLAS; approximate. Kinds f16, tf32, f8f6f4.
 
-Not the hardware's bits: no window, no truncation, sums in any order. The error is at most about K * 2^-24 of
-the sum of the terms' magnitudes. A tf32, bf16 or f32 subnormal keeps its value; f16 D is the caller's to round.
+Not the hardware's bits: no window, no truncation, sums in any order. The error is at most about K * 2^-24
+of the sum of the terms' magnitudes. An f16 D is the caller's to round.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def mma_fast(
     scale_d_shift: int = 0,
     out: Float32Array | None = None,
 ) -> Float32Array:
-    """Return about A * B^T + D * 2^-scale_d_shift; `a` is [M, K], `b` [N, K], `d` [M, N] or None, all float32.
+    """Return about A * B^T + D * 2^-scale_d_shift in float32: `a` [M, K], `b` [N, K], `d` [M, N] or None.
 
-    K may be that of many instructions. `negate` turns the sign of the product; `out` takes the result and may
-    be `d`. NaN and Inf come out as IEEE arithmetic has them.
+    K may be that of many instructions. `negate` turns the sign of the product; `out` takes the result and
+    may be `d`. NaN and Inf come out as IEEE arithmetic has them.
 
     >>> mma_fast(np.full((1, 16), 1.5, np.float32), np.full((1, 16), 2, np.float32), None)
     array([[48.]], dtype=float32)

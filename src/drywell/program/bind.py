@@ -15,7 +15,7 @@ from drywell.isa.decode import Mismatch, decode, problems
 from drywell.program import operands as ops
 from drywell.program.call import check_call
 from drywell.program.context import Context
-from drywell.program.resolve import Resolver, Unfit, Unsupported
+from drywell.program.resolve import Form, Resolver, Unfit, Unsupported
 from drywell.program.scope import Scope, VectorRegister
 from drywell.ptx import tree
 
@@ -23,12 +23,14 @@ _NOT_LAUNCHED = "entries that can reach it will not be launched"
 
 
 @lru_cache(maxsize=8192)
-def _decoded(words: tuple[str, ...]) -> tuple[Declaration, Mods, tuple[Problem, ...]] | Mismatch:
+def _decoded(words: tuple[str, ...]) -> tuple[Form, tuple[Problem, ...]] | Mismatch:
     found = decode(words)
     if isinstance(found, Mismatch):
         return found
     declaration, mods = found
-    return declaration, mods, problems(declaration, mods)
+    wrong = problems(declaration, mods)
+    names = () if wrong else [name for operand in declaration.operands for name in operand.parts]
+    return Form(declaration, mods, {n: declaration.operand_type(n, mods) for n in names}), wrong
 
 
 def bind(instruction: tree.Instruction, scope: Scope, context: Context) -> ops.Code:
@@ -41,16 +43,16 @@ def bind(instruction: tree.Instruction, scope: Scope, context: Context) -> ops.C
     if isinstance(found, Mismatch):
         _report_mismatch(found, instruction, context)
         return unknown
-    declaration, mods, wrong = found
+    form, wrong = found
     for problem in wrong:
-        span = _slot_span(instruction, mods, problem.slot)
+        span = _slot_span(instruction, form.mods, problem.slot)
         context.report(problem.code, problem.message, span, problem.at, problem.hint)
-    if wrong or not _target_has_it(declaration, instruction, context):
+    if wrong or not _target_has_it(form.declaration, instruction, context):
         return unknown
     try:
-        return _bound(instruction, Resolver(declaration, mods, scope, context))
+        return _bound(instruction, Resolver(form, scope, context))
     except Unfit as unfit:
-        at = f"the form is {declaration.syntax}"
+        at = f"the form is {form.declaration.syntax}"
         context.report(unfit.code, unfit.message, unfit.span, at, unfit.hint)
         return unknown
     except Unsupported as reason:
@@ -90,11 +92,12 @@ def _target_has_it(declaration: Declaration, instruction: tree.Instruction, cont
 
 
 def _bound(instruction: tree.Instruction, resolver: Resolver) -> ops.Bound:
-    declaration, mods = resolver.declaration, resolver.mods
+    form = resolver.form
+    declaration = form.declaration
     given = instruction.operands
     if resolver.scope.registers.has_vectors:
         given = tuple(_spread(operand, resolver.scope) for operand in given)
-    lined_up = _match(declaration.operands, given, declaration, mods)
+    lined_up = _match(declaration.operands, given, form)
     if lined_up is None:
         spelling = ".".join(w.text for w in instruction.words)
         message = f"the operands of '{spelling}' do not fit its form ({len(given)} given)"
@@ -112,7 +115,7 @@ def _bound(instruction: tree.Instruction, resolver: Resolver) -> ops.Bound:
             sources.append((tuple(o for o, _ in both), tuple(t for _, t in both)))
     bound = ops.Bound(
         declaration,
-        mods,
+        form.mods,
         tuple([d[0] for d in destinations]),
         tuple([d[1] for d in destinations]),
         tuple([s[0] for s in sources]),
@@ -133,14 +136,14 @@ def _spread(operand: tree.Operand, scope: Scope) -> tree.Operand:
     return tree.Vector(tuple(tree.Name(e, operand.span) for e in thing.elements), operand.span)
 
 
-def _shape_matches(shape: Shape, operand: tree.Operand, declaration: Declaration, mods: Mods) -> bool:
+def _shape_matches(shape: Shape, operand: tree.Operand, form: Form) -> bool:
     if shape.kind == "address":
         return isinstance(operand, tree.Address)
     if shape.kind == "either":
         return isinstance(operand, (tree.Address, tree.Name, tree.Integer))
     if shape.kind == "pair":
         return isinstance(operand, tree.Pair) or shape.is_second_optional
-    op = declaration.operand_type(shape.parts[0], mods)
+    op = form.types[shape.parts[0]]
     if op is None:
         return False
     if op.type == "params":
@@ -148,30 +151,28 @@ def _shape_matches(shape: Shape, operand: tree.Operand, declaration: Declaration
     if op.count is not None:
         return isinstance(operand, tree.Vector)
     if isinstance(operand, tree.Vector):
-        may_wrap_one = op.is_relaxed and declaration.unit == "mem"
+        may_wrap_one = op.is_relaxed and form.declaration.unit == "mem"
         return "{" in op.accepts or (may_wrap_one and len(operand.elements) == 1)
     return not isinstance(operand, (tree.Address, tree.Tuple))
 
 
-def _may_be_absent(shape: Shape, declaration: Declaration, mods: Mods) -> bool:
-    if shape.is_optional:
-        return True
-    op = declaration.operand_type(shape.parts[0], mods)
-    return op is None or op.type == "params"
+def _may_be_absent(shape: Shape, form: Form) -> bool:
+    op = form.types[shape.parts[0]]
+    return shape.is_optional or op is None or op.type == "params"
 
 
 def _match(
-    shapes: tuple[Shape, ...], given: tuple[tree.Operand, ...], declaration: Declaration, mods: Mods
+    shapes: tuple[Shape, ...], given: tuple[tree.Operand, ...], form: Form
 ) -> tuple[tree.Operand | None, ...] | None:
     """Line the operands up with the declared ones, leaving optional ones out where needed."""
     if not shapes:
         return None if given else ()
-    if given and _shape_matches(shapes[0], given[0], declaration, mods):
-        rest = _match(shapes[1:], given[1:], declaration, mods)
+    if given and _shape_matches(shapes[0], given[0], form):
+        rest = _match(shapes[1:], given[1:], form)
         if rest is not None:
             return (given[0], *rest)
-    if _may_be_absent(shapes[0], declaration, mods):
-        rest = _match(shapes[1:], given, declaration, mods)
+    if _may_be_absent(shapes[0], form):
+        rest = _match(shapes[1:], given, form)
         if rest is not None:
             return (None, *rest)
     return None

@@ -148,7 +148,7 @@ def _why_not(program: Program, instruction: ops.Code) -> str | None:
 
 def _refuse_what_cannot_run(program: Program, functions: tuple[Function, ...]) -> None:
     for function in functions:
-        for instruction in function.code:
+        for instruction in function.live():
             reason = _why_not(program, instruction)
             if reason is not None:
                 raise UnsupportedError(reason, instruction.span)

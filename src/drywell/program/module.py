@@ -4,11 +4,12 @@ wrong with it collected.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from drywell.base.diagnostic import Diagnostic, Severity
 from drywell.base.span import Source, Span
+from drywell.program import flow
 from drywell.program import operands as ops
 from drywell.program.body import Body, check_parameter, new_scope
 from drywell.program.call import prototypes_differ
@@ -59,10 +60,15 @@ class Function:
         """Return the bytes of the parameter block."""
         return max((p.offset + p.storage.size for p in self.params), default=0)
 
+    def live(self) -> Iterator[ops.Code]:
+        """Yield the instructions that a lane can get to, in order of place."""
+        places = flow.reachable(self.code)
+        return (instruction for place, instruction in enumerate(self.code) if place in places)
+
     def callees(self) -> tuple[str, ...]:
-        """Return the names of the functions it calls or takes the address of."""
+        """Return the names of the functions it can call or take the address of."""
         names: dict[str, None] = {}
-        for instruction in self.code:
+        for instruction in self.live():
             if isinstance(instruction, ops.Bound):
                 for source in instruction.sources:
                     if isinstance(source, ops.FunctionRef):

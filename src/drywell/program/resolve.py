@@ -33,11 +33,19 @@ class Unsupported(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Resolver:
-    """Resolves the operands of one instruction."""
+class Form:
+    """A declaration under modifiers: `types` holds what each operand must be, None when it is not there."""
 
     declaration: Declaration
     mods: Mods
+    types: dict[str, Op | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolver:
+    """Resolves the operands of one instruction."""
+
+    form: Form
     scope: Scope
     context: Context
 
@@ -66,7 +74,7 @@ class Resolver:
         if not isinstance(given, tree.Address):
             return [self._value(shape.parts[0], given)]
         is_address = shape.kind == "address"
-        op = self.declaration.operand_type(shape.parts[0], self.mods) if is_address else _CLUSTER_ADDRESS
+        op = self.form.types[shape.parts[0]] if is_address else _CLUSTER_ADDRESS
         if op is None or len(given.parts) != len(shape.parts):
             message = f"this address has {len(given.parts)} parts, {len(shape.parts)} are needed"
             raise Unfit(message, given.span, code="E0321")
@@ -81,7 +89,7 @@ class Resolver:
 
     # ---------------------------------------------------------------- values
     def _value(self, name: str, given: tree.Operand) -> Resolved:
-        op = self.declaration.operand_type(name, self.mods)
+        op = self.form.types[name]
         if op is None:
             raise Unfit(f"operand '{name}' is not there with these modifiers", given.span, code="E0321")
         resolver = self._NON_VALUES.get(op.type)
@@ -114,7 +122,8 @@ class Resolver:
                 raise Unfit(f"'{name}' cannot be the sink '_'", given.span)
             case tree.Not():
                 inner = self._scalar(name, given.operand, op)
-                if "p" in op.accepts and isinstance(inner, ops.Register):
+                may_negate = "p" in op.accepts or "q" in op.accepts
+                if may_negate and isinstance(inner, ops.Register) and inner.type.kind == "pred":
                     return ops.Negated(inner)
                 raise Unfit(f"'{name}' cannot be negated", given.span)
             case tree.Vector() if "{" in op.accepts and len(given.elements) in (2, 4):
@@ -136,6 +145,8 @@ class Resolver:
         text, offset = _base_and_offset(given)
         thing = self.scope.find(text)
         if isinstance(thing, ops.Register):
+            if "q" in op.accepts and thing.type.kind == "pred" and isinstance(given, tree.Name):
+                return thing
             if "r" not in op.accepts or not register_fits(thing.type, op):
                 raise Unfit(f"'{text}' is a .{thing.type}; '{name}' must be {describe(op)}", given.span)
             if isinstance(given, tree.Offset):
@@ -154,6 +165,7 @@ class Resolver:
             hint = "take its address with mov, or load it with ld" if thing is not None else ""
             raise Unfit(f"'{text}' is a {what}; '{name}' must be {describe(op)}", given.span, hint)
         if isinstance(thing, Storage):
+            _require_space(text, thing, op, given.span)
             return ops.Symbol(thing.space, thing.name, offset)
         if isinstance(given, tree.Offset):
             raise Unfit(f"'{text}' is a function: its address takes no offset", given.span)
@@ -186,10 +198,7 @@ class Resolver:
         if op.accepts == "r":
             message = f"'{text}' is a variable; this address needs a register"
             raise Unfit(message, given.span, "take its address with mov")
-        space = "param" if thing.space == "frame" else thing.space
-        if op.spaces and space not in op.spaces:
-            wanted = " or .".join(op.spaces)
-            raise Unfit(f"'{text}' lies in .{space}; this address must lie in .{wanted}", given.span)
+        _require_space(text, thing, op, given.span)
         return ops.Memory(ops.Symbol(thing.space, thing.name), offset)
 
     # ---------------------------------------------------------------- places and functions
@@ -236,6 +245,8 @@ class Resolver:
         raise Unfit("what a call passes and gets are .param variables of the body", given.span, hint)
 
     def _prototype(self, given: tree.Operand) -> ops.Operand:
+        if not isinstance(given, tree.Name) or self.scope.find(given.text) is not None:
+            raise Unfit("the prototype of a call is a label", given.span, code="E0323")
         return ops.Discard()
 
     _NON_VALUES: ClassVar[dict[str, Any]] = {
@@ -245,6 +256,13 @@ class Resolver:
         "params": _params,
         "prototype": _prototype,
     }
+
+
+def _require_space(text: str, variable: Storage, op: Op, span: Span) -> None:
+    space = "param" if variable.space == "frame" else variable.space
+    if op.spaces and space not in op.spaces:
+        wanted = " or .".join(op.spaces)
+        raise Unfit(f"'{text}' lies in .{space}; this address must lie in .{wanted}", span)
 
 
 _CLUSTER_ADDRESS = Op("addr32", accepts="r")

@@ -25,14 +25,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from oracle.model.dot import old_d
-from oracle.model.numbers import Number, cut, decode_row, decode_scale, encode_f32, special_word
+from oracle.model.numbers import (
+    FORMATS,
+    Number,
+    cut,
+    decode,
+    decode_row,
+    decode_scale,
+    encode_f32,
+    special_word,
+)
 from oracle.model.sparse import kept
 
 BLOCK_WINDOW_BITS = 35
 SUBNORMAL_FLOOR = -174
-BLOCKS = {"mxf4": {"ue8m0": (32,)}, "mxf4nvf4": {"ue8m0": (16, 32), "ue4m3": (16,)}}
+BLOCKS: dict[str, dict[str, tuple[int, ...]]] = {
+    "mxf4": {"ue8m0": (32,)},
+    "mxf4nvf4": {"ue8m0": (16, 32), "ue4m3": (16,)},
+}
 NUM_STORED = (64, 96)
 
 
@@ -130,9 +143,7 @@ def check(
 
 def pair_of(x: Number, y: Number, zero_has_its_stored_exponent: bool) -> Pair:
     """Multiply two scales; a zero has the exponent -126, or the one its code stores."""
-    exponents = [
-        -6 if zero_has_its_stored_exponent and not n.significand else n.exponent for n in (x, y)
-    ]
+    exponents = [-6 if zero_has_its_stored_exponent and not n.significand else n.exponent for n in (x, y)]
     low = x.exponent - x.fraction_bits + y.exponent - y.fraction_bits
     return Pair(x.significand * y.significand, low, sum(exponents))
 
@@ -142,23 +153,32 @@ def products(
 ) -> list[tuple[int, int, int]]:
     """Return for each product its place in K, its value in quarters and its exponent as stored."""
     xs, ys = decode_row(a, "e2m1"), decode_row(b, "e2m1")
-    out = []
-    for x, k in zip(xs, kept(kind, metadata, len(a)), strict=True):
-        y = ys[k]
-        quarters = (x.significand << x.exponent) * (y.significand << y.exponent) if x[2] * y[2] else 0
-        minus = quarters if x.negative ^ y.negative ^ flip else 0
-        out.append((k, quarters - 2 * minus, x.exponent + y.exponent))
-    return out
+    halves_a, halves_b = [halves(x) for x in a], [-halves(y) if flip else halves(y) for y in b]
+    return [
+        (k, halves_a[i] * halves_b[k], xs[i].exponent + ys[k].exponent)
+        for i, k in enumerate(kept(kind, metadata, len(a)))
+    ]
+
+
+@cache
+def halves(code: int) -> int:
+    """Return an e2m1 number in halves, of which it is a whole number."""
+    x = decode(code, FORMATS["e2m1"])
+    size = x.significand << max(0, x.exponent)
+    return -size if x.negative else size
 
 
 def grouped(row: Sequence[tuple[int, int, int]], span: int, pairs: Sequence[Pair], K: int) -> list[Group]:
     """Add up each stretch of `span` of K, exactly; the stretch lies in one scale block."""
+    inside: list[list[tuple[int, int]]] = [[] for _ in range(K // span)]
+    for k, value, top in row:
+        if value:
+            inside[k // span].append((value, top))
     out = []
-    for start in range(0, K, span):
-        pair = pairs[start * len(pairs) // K]
-        inside = [(value, top) for k, value, top in row if start <= k < start + span]
-        units = sum(value for value, _ in inside) * pair.significand
-        tops = [top + pair.exponent for value, top in inside if value * pair.significand]
+    for j, terms in enumerate(inside):
+        pair = pairs[j * span * len(pairs) // K]
+        units = sum(value for value, _ in terms) * pair.significand
+        tops = [top + pair.exponent for _, top in terms] if pair.significand else []
         out.append(Group(units, pair.low - 2, pair, max(tops, default=None)))
     return out
 
@@ -183,7 +203,5 @@ def without_subnormals(groups: Sequence[Group], d: Number, quantum: int) -> list
     return [
         group
         for group in groups
-        if group.top is None
-        or group.pair.exponent == largest
-        or abs(whole_units(group, quantum)) >= floor
+        if group.top is None or group.pair.exponent == largest or abs(whole_units(group, quantum)) >= floor
     ]

@@ -83,7 +83,7 @@ def tile(rng: random.Random, what: Variant, way: Way) -> Tile:
     scales: list[Codes] | None = None
     if scale_type and block:
         scales = draw_scales(rng, scale_type, SIDE, num_stored // block)
-        if not rng.randrange(3):
+        if rng.randrange(2):
             empty_blocks(rng, a, block, scales[0] if scale_type == "ue8m0" else None)
     bare = Tile(
         *(what.kind, a_type, b_type, d_type, rows(a), rows(b), None),
@@ -118,15 +118,16 @@ def integer_rows(rng: random.Random, type_name: str, K: int) -> Codes:
 
 
 def empty_blocks(rng: random.Random, a: Codes, block: int, scale_a: Codes | None) -> None:
-    """Put zeros into some blocks of A, or into all of a row; at times the block's scale is the largest."""
+    """Put zeros into some blocks of A, or into all of a row; at times such a block's scale is the largest."""
     num_blocks = len(a[0]) // block
     for m, row in enumerate(a):
         everything = not rng.randrange(5)
+        highest = max((code for code in scale_a[m] if code != 0xFF), default=0) if scale_a else 0
         for j in range(num_blocks):
             if everything or not rng.randrange(2):
                 row[j * block : (j + 1) * block] = [0] * block
                 if scale_a and scale_a[m][j] != 0xFF and rng.randrange(2):
-                    scale_a[m][j] = min(254, scale_a[m][j] + rng.randint(0, 40))
+                    scale_a[m][j] = min(254, highest + rng.randint(28, 46))
 
 
 def draw_d(rng: random.Random, bare: Tile) -> Rows:

@@ -138,6 +138,17 @@ def overshadowed(rng: random.Random, form: Format, K: int) -> list[int]:
     return row
 
 
+def zero_or_tiny(rng: random.Random, form: Format, K: int) -> list[int]:
+    """Zeros and tiny numbers by turns; against `huge_or_tiny` a zero meets the largest exponents."""
+    return [tiny(rng, form) if k % 2 else make(form, sign(rng), 0, 0) for k in range(K)]
+
+
+def huge_or_tiny(rng: random.Random, form: Format, K: int) -> list[int]:
+    """Large and tiny numbers by turns."""
+    stored = form.bias + rng.randint(-8, 8)
+    return [tiny(rng, form) if k % 2 else make(form, sign(rng), min(stored, form.top), 0) for k in range(K)]
+
+
 THEMES: dict[str, tuple[DrawRow, DrawRow]] = {
     "any number": (each(finite), each(finite)),
     "near one": (each(near_one), each(near_one)),
@@ -146,6 +157,7 @@ THEMES: dict[str, tuple[DrawRow, DrawRow]] = {
     "both subnormal": (each(subnormal), each(subnormal)),
     "extreme": (each(extreme), each(extreme)),
     "tiny": (each(tiny), each(tiny)),
+    "zero and tiny": (zero_or_tiny, huge_or_tiny),
     "mostly zero": (each(mostly_zero), each(finite)),
     "special in A": (each(seldom_special), each(near_one)),
     "special in both": (each(seldom_special), each(seldom_special)),

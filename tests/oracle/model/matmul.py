@@ -70,9 +70,7 @@ def matmul(
     return out
 
 
-def one_step(
-    types: tuple[str, str, str, str], x: Strip, y: Strip, word: int | None, negate: bool
-) -> int:
+def one_step(types: tuple[str, str, str, str], x: Strip, y: Strip, word: int | None, negate: bool) -> int:
     """Run one instruction on one element; `types` are the kind and the types of A, B and D."""
     _, a_type, b_type, d_type = types
     old = old_d(word or 0, d_type)

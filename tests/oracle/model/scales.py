@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 DrawScales = Callable[[random.Random, int, int], list[list[list[int]]]]
 UNIT = 127  # ue8m0: 1.0
 NAN_SCALE = {"ue8m0": (0xFF,), "ue4m3": (0x7F, 0xFF)}
+
+
+def codes(rng: random.Random, few: Sequence[int], num_rows: int, num_blocks: int) -> list[list[int]]:
+    """Draw the scales of one side from a few codes."""
+    return [[rng.choice(few) for _ in range(num_blocks)] for _ in range(num_rows)]
 
 
 def ue8m0(centre_a: tuple[int, int], centre_b: tuple[int, int], spread: int) -> DrawScales:
@@ -17,7 +22,7 @@ def ue8m0(centre_a: tuple[int, int], centre_b: tuple[int, int], spread: int) -> 
         sides = []
         for low, high in (centre_a, centre_b):
             centre = rng.randint(low, high)
-            near = [[centre + rng.randint(-spread, spread) for _ in range(num_blocks)] for _ in range(num_rows)]
+            near = codes(rng, range(centre - spread, centre + spread + 1), num_rows, num_blocks)
             sides.append([[max(0, min(254, code)) for code in row] for row in near])
         return sides
 
@@ -31,13 +36,12 @@ def window_apart(low: int, high: int, falls: tuple[int, int]) -> DrawScales:
     """
 
     def draw(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
-        pair = rng.randint(low, high)  # the exponent of the largest scale pair
-        half = UNIT + max(-127, min(127, pair // 2 + rng.randint(-20, 20)))
-        other = max(0, min(254, 2 * UNIT + pair - half))
+        both = 2 * UNIT + rng.randint(low, high)  # the two codes of the largest pair
+        top = rng.randint(falls[1] + 2, min(254, both - 2))
         fall = [rng.choice((0, 0, rng.randint(*falls), rng.randint(*falls))) for _ in range(num_blocks)]
         fall[rng.randrange(num_blocks)] = 0
-        a = [[max(0, half - f + rng.randint(-1, 0)) for f in fall] for _ in range(num_rows)]
-        b = [[max(0, other + rng.randint(-1, 0)) for _ in fall] for _ in range(num_rows)]
+        a = [[max(0, top - f - rng.randint(0, 1)) for f in fall] for _ in range(num_rows)]
+        b = [[max(0, min(254, both - top) - rng.randint(0, 1)) for _ in fall] for _ in range(num_rows)]
         return [a, b]
 
     return draw
@@ -45,15 +49,13 @@ def window_apart(low: int, high: int, falls: tuple[int, int]) -> DrawScales:
 
 def any_ue4m3(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
     """Draw any ue4m3 numbers, with bit 7, which nobody looks at, set at times."""
-    return [
-        [[rng.randint(0, 0x7E) | rng.choice((0, 0, 0x80)) for _ in range(num_blocks)] for _ in range(num_rows)]
-        for _ in range(2)
-    ]
+    numbers = (*range(0x7F), *range(0x7F), *range(0x80, 0xFF))
+    return [codes(rng, numbers, num_rows, num_blocks) for _ in range(2)]
 
 
 def unit_ue4m3(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
     """Draw ue4m3 numbers about one."""
-    return [[[rng.randint(0x30, 0x40) for _ in range(num_blocks)] for _ in range(num_rows)] for _ in range(2)]
+    return [codes(rng, range(0x30, 0x41), num_rows, num_blocks) for _ in range(2)]
 
 
 def ends_of_ue4m3(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
@@ -66,16 +68,16 @@ def ends_of_ue4m3(rng: random.Random, num_rows: int, num_blocks: int) -> list[li
 
 def zero_ue4m3(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
     """Draw zeros of ue4m3, which scale a block away, among small and large numbers."""
-    codes = (0x00, 0x00, 0x80, 0x01, 0x08, 0x38, 0x7E)
-    return [[[rng.choice(codes) for _ in range(num_blocks)] for _ in range(num_rows)] for _ in range(2)]
+    few = (0x00, 0x00, 0x80, 0x01, 0x08, 0x38, 0x7E)
+    return [codes(rng, few, num_rows, num_blocks) for _ in range(2)]
 
 
 def zero_beside_tiny(rng: random.Random, num_rows: int, num_blocks: int) -> list[list[list[int]]]:
-    """Draw a zero against a large number in one block, and small ones in the others."""
-    sides = [[[rng.randint(0x01, 0x0F) for _ in range(num_blocks)] for _ in range(num_rows)] for _ in range(2)]
+    """Draw a zero against a large number in one block, and subnormals in the others."""
+    sides = [codes(rng, (0x01, 0x02, 0x03), num_rows, num_blocks) for _ in range(2)]
     at, zero_side = rng.randrange(num_blocks), rng.randrange(2)
-    for side, codes in enumerate(sides):
-        for row in codes:
+    for side, lines in enumerate(sides):
+        for row in lines:
             row[at] = rng.choice((0x00, 0x80)) if side == zero_side else rng.randint(0x78, 0x7E)
     return sides
 
@@ -90,7 +92,8 @@ UE8M0_THEMES: tuple[DrawScales, ...] = (
     window_apart(-20, 20, (18, 30)),
     window_apart(-20, 20, (30, 42)),
     window_apart(-151, -125, (18, 42)),
-    window_apart(-148, -140, (25, 35)),  # groups about 2**-174 and a subnormal sum
+    window_apart(-146, -141, (28, 38)),  # groups about 2**-174 and a subnormal sum
+    window_apart(-145, -143, (29, 36)),
 )
 UE4M3_THEMES: tuple[DrawScales, ...] = (
     unit_ue4m3,

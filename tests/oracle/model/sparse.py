@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-ONE_OF_TWO = {0x4: (0,), 0xE: (1,)}
-TWO_OF_FOUR = {code: (code & 3, code >> 2) for code in (0x4, 0x8, 0xC, 0x9, 0xD, 0x6, 0xE)}
-PAIRS_OF_EIGHT = {
-    code: (2 * i, 2 * i + 1, 2 * j, 2 * j + 1) for code, (i, j) in TWO_OF_FOUR.items()
-}
+Choices = dict[int, tuple[int, ...]]
+ONE_OF_TWO: Choices = {0x4: (0,), 0xE: (1,)}
+TWO_OF_FOUR: Choices = {code: (code & 3, code >> 2) for code in (0x4, 0x8, 0xC, 0x9, 0xD, 0x6, 0xE)}
+PAIRS_OF_EIGHT: Choices = {code: (2 * i, 2 * i + 1, 2 * j, 2 * j + 1) for code, (i, j) in TWO_OF_FOUR.items()}
 CHOICES = {"tf32": ONE_OF_TWO, "mxf4": PAIRS_OF_EIGHT, "mxf4nvf4": PAIRS_OF_EIGHT}
 
 
-def choices(kind: str) -> dict[int, tuple[int, ...]]:
+def choices(kind: str) -> Choices:
     """Return what each legal code of a kind keeps of its chunk, in stored order."""
     return CHOICES.get(kind, TWO_OF_FOUR)
 

@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from oracle.model import dot, matmul
+from oracle.model import FORMATS, Tile, dot, matmul, word
+from oracle.model.draws import mostly_zero, near_one, rarely_special
 from oracle.model.matmul import K_STEP
+from oracle.model.switches import MMA_SIM, SF_TENSOR
 
 WORDS = json.loads((Path(__file__).parents[1] / "b200" / "b200_dot_words.json").read_text())["vectors"]
-MODELLED = [v for v in WORDS if v["kind"] in K_STEP]
 F16_ONE, F16_HALF = 0x3C00, 0x3800
 F32_ONE = 0x3F800000
 
 
-def codes(vector: dict[str, object], operand: str) -> list[int]:
+def codes(vector: dict[str, Any], operand: str) -> tuple[int, ...]:
     """Read an operand; bf16 stands in the upper half of an f32 container."""
-    drop = 16 if vector[f"{operand}_type"] == "bf16" else 0
-    return [int(word, 16) >> drop for word in str(vector[operand]).split()]
+    drop = 16 if vector.get(f"{operand}_type") == "bf16" else 0
+    return tuple(int(word, 16) >> drop for word in vector[operand].split())
+
+
+def as_tile(vector: dict[str, Any]) -> Tile:
+    """Read one vector of the file as a tile of one row and one column."""
+    types = [vector[name] for name in ("kind", "a_type", "b_type", "d_type")]
+    scales: dict[str, Any] = {}
+    if "scale_type" in vector:
+        scales = {name: (codes(vector, name),) for name in ("scale_a", "scale_b")}
+        scales["scale_type"] = vector["scale_type"]
+        scales["block"] = {"1X": 32, "2X": 32, "4X": 16}[vector["scale_vec"]]
+    a, b, d = (codes(vector, "a"),), (codes(vector, "b"),), ((int(vector["c"], 16),),)
+    return Tile(*types, a, b, d, saturate=vector.get("saturate", False), **scales)
 
 
 def f16_dot(pairs: list[tuple[int, int]], c: int, d_type: str = "f32") -> int:
@@ -34,17 +49,23 @@ def tf32_dot(a: int, b: int, c: int = 0) -> int:
     return dot("tf32", "tf32", "tf32", "f32", [a] + [0] * 7, [b] + [0] * 7, c)
 
 
-def test_the_file_holds_the_23_words_of_f16_bf16_and_tf32() -> None:
-    count = {name: sum(v["a_type"] == name for v in MODELLED) for name in ("f16", "bf16", "tf32")}
-    assert count == {"f16": 7, "bf16": 8, "tf32": 8}
-    assert len(MODELLED) == 23
+def test_the_file_holds_60_words_of_all_seven_kinds() -> None:
+    count = Counter(vector["kind"] for vector in WORDS)
+    fp4 = {"mxf4": 1, "mxf4nvf4": 6}
+    assert count == {"f16": 15, "tf32": 8, "f8f6f4": 20, "mxf8f6f4": 2, "i8": 8, **fp4}
+    assert count.total() == 60
 
 
-@pytest.mark.parametrize("vector", MODELLED, ids=lambda v: v["name"])
-def test_a_word_of_the_b200_holds(vector: dict[str, str]) -> None:
-    types = (vector["kind"], vector["a_type"], vector["b_type"], vector["d_type"])
-    got = dot(*types, codes(vector, "a"), codes(vector, "b"), int(vector["c"], 16))
-    assert f"{int(vector['expected'], 16):08x}" == f"{got:08x}"
+@pytest.mark.parametrize("vector", WORDS, ids=lambda v: v["name"])
+def test_a_word_of_the_b200_holds(vector: dict[str, Any]) -> None:
+    assert f"{int(vector['expected'], 16):08x}" == f"{word(as_tile(vector), 0, 0):08x}"
+
+
+@pytest.mark.parametrize("corners", [SF_TENSOR, MMA_SIM], ids=["sf-tensor", "MMA-Sim"])
+def test_the_words_of_the_b200_do_not_tell_the_public_models_apart(corners: dict[str, int]) -> None:
+    fp4 = [vector for vector in WORDS if vector["kind"] in ("mxf4", "mxf4nvf4")]
+    got = [word(as_tile(vector), 0, 0, **corners) for vector in fp4]
+    assert [int(vector["expected"], 16) for vector in fp4] == got
 
 
 def test_products_of_one_are_kept_just_where_the_window_holds_them() -> None:
@@ -158,37 +179,37 @@ def test_what_the_instruction_does_not_have_is_refused(
         dot(kind, a_type, b_type, d_type, [0] * 16, [0] * 16, 0)
 
 
-CHAINS = [("f16", "f16", "f32"), ("f16", "f16", "f16"), ("f16", "bf16", "f32"), ("tf32", "tf32", "f32")]
+CHAINS = [
+    ("f16", "f16", "f16", "f32"),
+    ("f16", "f16", "f16", "f16"),
+    ("f16", "bf16", "bf16", "f32"),
+    ("tf32", "tf32", "tf32", "f32"),
+    ("f8f6f4", "e4m3", "e5m2", "f32"),
+    ("f8f6f4", "e2m1", "e4m3", "f16"),
+]
 
 
 def matrix(rng: random.Random, name: str, num_rows: int, K: int) -> list[list[int]]:
-    """Draw rows near one with zeros among them, and every third row anything at all."""
-    bits = {"f16": 16, "bf16": 16, "tf32": 32}[name]
-    one = {"f16": F16_ONE, "bf16": 0x3F80, "tf32": F32_ONE}[name]
-
-    def code(row: int) -> int:
-        wild = rng.getrandbits(bits)
-        near = (0, one ^ (wild & one >> 2), one | 1 << (bits - 1))
-        return wild if row % 3 == 2 else rng.choice(near)
-
-    return [[code(row) for _ in range(K)] for row in range(num_rows)]
+    """Draw rows near one with zeros among them, and every third row with specials."""
+    draws = (mostly_zero, near_one, rarely_special)
+    return [[draws[row % 3](rng, FORMATS[name]) for _ in range(K)] for row in range(num_rows)]
 
 
-@pytest.mark.parametrize(("kind", "name", "d_type"), CHAINS)
+@pytest.mark.parametrize("types", CHAINS, ids="-".join)
 @pytest.mark.parametrize("reads_d", [False, True])
-def test_matmul_is_the_chain_of_its_dots(kind: str, name: str, d_type: str, reads_d: bool) -> None:
+def test_matmul_is_the_chain_of_its_dots(types: tuple[str, str, str, str], reads_d: bool) -> None:
     rng = random.Random(20)
-    M, N, step = 9, 8, K_STEP[kind]
-    a, b = matrix(rng, name, M, 3 * step), matrix(rng, name, N, 3 * step)
+    M, N, step = 9, 8, K_STEP[types[0]]
+    a, b = matrix(rng, types[1], M, 3 * step), matrix(rng, types[2], N, 3 * step)
     old = [[rng.getrandbits(15) for _ in range(N)] for _ in range(M)] if reads_d else None
     expected = []
     for m in range(M):
         for n in range(N):
-            word = old[m][n] if old else None
+            last = old[m][n] if old else None
             for k in range(0, 3 * step, step):
                 x, y = a[m][k : k + step], b[n][k : k + step]
-                word = dot(kind, name, name, d_type, x, y, word, negate_a=reads_d)
-            expected.append(word)
-    got = matmul(kind, name, name, d_type, a, b, old, negate_a=reads_d)
-    assert expected == [word for line in got for word in line]
+                last = dot(*types, x, y, last, negate_a=reads_d)
+            expected.append(last)
+    got = matmul(*types, a, b, old, negate_a=reads_d)
+    assert expected == [last for line in got for last in line]
     assert len(set(expected)) > 20

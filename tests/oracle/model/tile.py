@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from oracle.model.block import block_dot
 from oracle.model.dot import dot
@@ -54,7 +55,7 @@ def word(tile: Tile, m: int, n: int, **corners: int) -> int:
     types = (tile.a_type, tile.b_type)
     if tile.kind == "i8":
         return integer_dot(*types, a, b, c, saturate=tile.saturate, metadata=meta)
-    how = {"negate_a": tile.negate_a, "negate_b": tile.negate_b, "metadata": meta, **corners}
+    how: dict[str, Any] = {"negate_a": tile.negate_a, "negate_b": tile.negate_b, "metadata": meta, **corners}
     if tile.scale_a is None or tile.scale_b is None:
         return dot(tile.kind, *types, tile.d_type, a, b, c, **how)
     scale_a, scale_b = tile.scale_a[m], tile.scale_b[n]

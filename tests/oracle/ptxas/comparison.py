@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from drywell.isa.registry import declarations
 from oracle.ptxas.assembler import Verdict
 from oracle.ptxas.judge import judge
-from oracle.ptxas.rows import Row
+from oracle.ptxas.rows import Row, form_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Difference:
 
 def differences(rows: Iterable[tuple[Row, Verdict]]) -> list[Difference]:
     """Return the rows on which the verdicts differ; rows that crash the assembler are left out."""
-    families = {d.syntax: d.family for d in declarations()}
+    families = {form_of(d): d.family for d in declarations()}
     asked = [(row, verdict) for row, verdict in rows if verdict.letter != "C"]
     own = judge([row.text for row, _ in asked])
     return [
-        Difference(families.get(row.syntax, "?"), row, verdict.message if verdict.letter == "R" else "", said)
+        Difference(families.get(row.form, "?"), row, verdict.message if verdict.letter == "R" else "", said)
         for (row, verdict), said in zip(asked, own, strict=True)
         if (verdict.letter == "A") != (said == "")
     ]
@@ -48,14 +48,12 @@ def report(found: list[Difference], examples: int = 4) -> str:
     lines = [f"{len(found)} rows differ"]
     for family, group in sorted(by_family.items(), key=lambda item: -len(item[1])):
         lines.append(f"\n{family}: {len(group)}")
-        kinds = Counter((d.row.syntax, d.row.origin, bool(d.ptxas)) for d in group)
-        for (syntax, origin, is_refused), count in kinds.most_common():
+        kinds = Counter((d.row.form, d.row.origin, bool(d.ptxas)) for d in group)
+        for (form, origin, is_refused), count in kinds.most_common():
             side = "ptxas refuses" if is_refused else "ptxas accepts"
-            lines.append(f"  {count} x {side}, {origin}, of {syntax}")
+            lines.append(f"  {count} x {side}, {origin}, of {form.partition(' :: ')[0]}")
             shown = [
-                d
-                for d in group
-                if (d.row.syntax, d.row.origin, bool(d.ptxas)) == (syntax, origin, is_refused)
+                d for d in group if (d.row.form, d.row.origin, bool(d.ptxas)) == (form, origin, is_refused)
             ]
             lines += [f"    {d}" for d in shown[:examples]]
     return "\n".join(lines)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,61 +17,42 @@ from dataclasses import dataclass
 from drywell.base.dtypes import TYPES
 from drywell.isa.declare import Declaration, Mods, Op, Operand, Slot
 from drywell.isa.decode import problems
+from oracle.ptxas.quirks import is_quirk
 from oracle.ptxas.scaffold import BIT_REGISTERS, TARGET, TYPED_REGISTERS
 
 FULL_PRODUCT = 2000
 """A product of options larger than this is covered pairwise."""
-
-TOLERATED_TWICE = frozenset(["sat", "cc", "sync", "shiftamt", "uni", "approx", "relu", "satfinite", "NaN"])
-"""Words that `ptxas` takes as often as they are written."""
-
-QUIRKS = (
-    (r"^tcgen05\.mma.* !?%p\d, !?%p\d", "a predicate where four masks should stand"),
-    (r"^mbarrier\.arrive(_drop)?\b.*\], \{", "a brace list for a count"),
-    (
-        r"^clusterlaunchcontrol\.query_cancel.*, (\{|-?1;)",
-        "a brace list or a constant for a 128-bit register",
-    ),
-    (r"^cvt\..*ue8m0x2\.bf16x2 .*, (\{|!?%p)", "a brace list or a predicate for a packed register"),
-    (r"^movmatrix\..*, (0f|%p)", "a constant or a predicate for a register"),
-    (r"^fence\.proxy\..*\.(shared|global) ?;", "a state space that says nothing"),
-    (r"^setmaxnreg\..*\.s32 ", "another type than .u32"),
-    (r"^testp\.f(32|64) ", "no test at all"),
-)
-"""Rows that are not asked, with what `ptxas` 13.0 takes there though it can mean nothing."""
-
-_QUIRKS = tuple(re.compile(pattern) for pattern, _ in QUIRKS)
-
-
-def is_quirk(text: str) -> bool:
-    """Say whether a row is one that `ptxas` takes by carelessness, so that its verdict says nothing."""
-    words = text.partition(" ")[0].rstrip(";").split(".")
-    return any(words.count(w) > 1 for w in TOLERATED_TWICE) or any(q.search(text) for q in _QUIRKS)
-
 
 Head = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One instruction: whose form it is (the declaration's syntax), its text, and how it was made."""
+    """One instruction: whose form it is (see `form_of`), its text, and how it was made."""
 
-    syntax: str
+    form: str
     text: str
     origin: str
 
 
+def form_of(declaration: Declaration) -> str:
+    """Name a declaration: its syntax line and the options of its slots, for several may share a line."""
+    options = "; ".join(f"{s.name}: {' '.join(s.options)}" for s in declaration.slots if not s.is_literal)
+    return f"{declaration.syntax} :: {options}"
+
+
 def rows_of(declaration: Declaration) -> tuple[Row, ...]:
     """Return the rows of one declaration, each text once."""
+    form = form_of(declaration)
     seen: dict[str, Row] = {}
     for text, origin in _texts(declaration):
         if not is_quirk(text):
-            seen.setdefault(text, Row(declaration.syntax, text, origin))
+            seen.setdefault(text, Row(form, text, origin))
     return tuple(seen.values())
 
 
 def _texts(declaration: Declaration) -> Iterator[tuple[str, str]]:
-    rng = random.Random(zlib.crc32(declaration.syntax.encode()))
+    rng = random.Random(zlib.crc32(form_of(declaration).encode()))
     heads = list(_heads(declaration, rng))
     for k, head in enumerate(heads):
         yield _spelt(declaration, head, _operands(declaration, head, k)), "product"

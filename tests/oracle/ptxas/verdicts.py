@@ -1,6 +1,6 @@
 """The stored verdicts: a gzip of tab-separated lines, grouped by declaration, small enough to be committed.
 
-= syntax line of a declaration
+= form of a declaration: its syntax line and options
 A|R|C <tab> number of the message class <tab> text of the row
 # number <tab> message class        (at the end)
 """
@@ -21,11 +21,11 @@ def write(release: str, rows: Iterable[tuple[Row, Verdict]], path: Path = STORE)
     """Store verdicts; the same rows and verdicts give the same bytes."""
     lines = [f"! ptxas {release}"]
     classes: dict[str, int] = {}
-    syntax = ""
+    form = ""
     for row, verdict in rows:
-        if row.syntax != syntax:
-            syntax = row.syntax
-            lines.append(f"= {syntax}")
+        if row.form != form:
+            form = row.form
+            lines.append(f"= {form}")
         number = classes.setdefault(verdict.message, len(classes))
         lines.append(f"{verdict.letter}\t{number}\t{row.text}")
     lines += [f"# {number}\t{text}" for text, number in classes.items()]
@@ -34,8 +34,8 @@ def write(release: str, rows: Iterable[tuple[Row, Verdict]], path: Path = STORE)
 
 
 def read(path: Path = STORE) -> tuple[str, dict[str, dict[str, Verdict]]]:
-    """Return the assembler's release and, by syntax line and row text, its verdicts."""
-    release, syntax = "", ""
+    """Return the assembler's release and, by form and row text, its verdicts."""
+    release, form = "", ""
     found: dict[str, dict[str, tuple[str, int]]] = {}
     classes: dict[int, str] = {}
     for line in gzip.decompress(path.read_bytes()).decode().split("\n"):
@@ -43,14 +43,14 @@ def read(path: Path = STORE) -> tuple[str, dict[str, dict[str, Verdict]]]:
         if mark == "!":
             release = rest.removeprefix("ptxas ")
         elif mark == "=":
-            syntax = rest
-            found[syntax] = {}
+            form = rest
+            found[form] = {}
         elif mark == "#":
             number, text = rest.split("\t", 1)
             classes[int(number)] = text
         else:
             number, text = rest.split("\t", 1)
-            found[syntax][text] = (mark, int(number))
+            found[form][text] = (mark, int(number))
     return release, {
         s: {t: Verdict(letter, classes[n]) for t, (letter, n) in rows.items()} for s, rows in found.items()
     }

@@ -207,7 +207,8 @@ def test_a_launch_that_cannot_be(
 
 
 def test_variables_that_no_machine_could_hold(drywell: Callable, spoil: Callable) -> None:
-    said = drywell("run", spoil(".visible", ".global .b8 huge[9999999999999999];\n.visible", "triple.ptx"))
+    launch = spoil(".visible", ".global .b8 huge[9999999999999999];\n.visible", "triple.ptx")
+    said = drywell("run", spoil("ret;", "ld.global.b8 %r1, [huge];\n    ret;", "triple.ptx"))
     refused(said, 2, "does not fit into the memory of this machine", "hint: ")
 
 

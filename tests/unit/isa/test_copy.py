@@ -51,6 +51,15 @@ def test_bytes_from_the_source_size_on_become_zero(size: int) -> None:
     assert smem(warp, TILE, 16, "u1").tolist() == expected
 
 
+def test_a_set_predicate_in_place_of_the_size_ignores_the_source() -> None:
+    warp = warp_with_rows()
+    smem(warp, TILE, 256, "u2")[:] = 7
+    copy(warp, np.arange(32) % 2 == 1)
+    perform(warp.grid)
+    expected = [k + 1 if k // 8 % 2 == 0 else 0 for k in range(256)]
+    assert smem(warp, TILE, 256, "u2").tolist() == expected
+
+
 def test_a_source_of_no_bytes_is_not_read() -> None:
     warp = warp_with_rows()
     beyond = every(address(warp, "a") + (1 << 20), "u8")

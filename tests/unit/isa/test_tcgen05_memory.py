@@ -358,6 +358,9 @@ def test_what_is_not_executed_yet_names_itself() -> None:
         (ALLOC.replace("::1", "::2"), "cta_group::2 (pairs of CTAs)"),
     ):
         declaration, mods = bound(spelling)
-        assert declaration.unsupported is not None and declaration.unsupported(mods) == f"{words} is not executed yet"
+        assert (
+            declaration.unsupported is not None
+            and declaration.unsupported(mods) == f"{words} is not executed yet"
+        )
     with pytest.raises(UnsupportedError, match=r"tcgen05\.cp is not executed yet"):
         act(warps(grid_of())[0], "tcgen05.cp.cta_group::1.128x256b", every(0), every(0, "u8"), lanes=(0,))
