@@ -4,7 +4,9 @@
 // arg out u32 64 poison            (an array: its type, its shape 64 or 16x4, what is in it)
 // arg 7 u32                        (a plain number)
 // array a f16 16x32 integers3      (an array that only tensor maps name)
-// map m of a box 8,16 swizzle 64B  (a tensor map as argument; also: fill nan, step 1,2 for the traversal)
+// map m of a box 8,16 swizzle 64B  (a tensor map as argument; also: fill nan, step 1,2 for the traversal,
+//                                   type b4x16_p64, and for mode im2col lower 0,0 upper -2,-2 channels 8
+//                                   pixels 96)
 // option sms 1                     // switch tmem_fresh zero
 // run: out == a * 2 + 1            (a whitelisted expression; every such line must hold)
 // prints: words                    (a line of what the kernel prints; in the order of the file)
@@ -100,12 +102,27 @@ def _numbers(text: str, between: str = ",") -> tuple[int, ...]:
     return tuple(int(n) for n in text.split(between))
 
 
+_MAP_WORDS: dict[str, tuple[str, type]] = {
+    "box": ("box", tuple),
+    "step": ("element_strides", tuple),
+    "swizzle": ("swizzle", str),
+    "fill": ("oob_fill", str),
+    "type": ("dtype", str),
+    "mode": ("mode", str),
+    "lower": ("lower_corner", tuple),
+    "upper": ("upper_corner", tuple),
+    "channels": ("channels_per_pixel", int),
+    "pixels": ("pixels_per_column", int),
+}
+
+
 def _map(array: NDArray[Any], words: list[str]) -> TensorMapArgument:
     said = dict(zip(words[::2], words[1::2], strict=True))
-    steps = _numbers(said.pop("step")) if "step" in said else None
-    box, swizzle, fill = _numbers(said.pop("box")), said.pop("swizzle", "none"), said.pop("fill", "zero")
-    assert not said, f"a tensor map has no {said}"
-    return tensor_map(array, box=box, swizzle=swizzle, oob_fill=fill, element_strides=steps)
+    options: dict[str, Any] = {}
+    for word, value in said.items():
+        name, kind = _MAP_WORDS[word]
+        options[name] = value if kind is str else _numbers(value) if kind is tuple else int(value)
+    return tensor_map(array, **options)
 
 
 def _note(out: RunFile, comment: str, number: int) -> None:

@@ -45,7 +45,7 @@ _LATER = {
     type=click.Choice(["exact", "fast"]),
     default="exact",
     show_default=True,
-    help="How the tensor core adds; only 'exact' exists yet.",
+    help="How the tensor core adds: to the bit, or in float32 (approximate, faster).",
 )
 @click.option(
     "--schedule",

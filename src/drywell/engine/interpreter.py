@@ -119,6 +119,8 @@ class Interpreter:
         held = split.held
         assert held is not None
         split.held = None
+        state.num_given_up += 1
+        state.given_up = held.outcome.reason
         outcome = self._then(state, split, held.outcome)
         self._finish(state, split, Held(outcome, held.write, held.registers), split.mask)
         state.merge()

@@ -215,11 +215,14 @@ class Scheduler:
         limit = f"{self.options.max_instructions:,}"
         lines = [f"the budget of {limit} warp instructions is spent; what each warp was doing:"]
         for state in self.states[:32]:
+            who = f"CTA {','.join(map(str, state.warp.cta.index))} warp {state.warp.index}"
             for split in state.splits:
-                does = split.held.outcome.reason.describe() if split.held is not None else "runs"
+                does = f"waits for {split.held.outcome.reason.describe()}" if split.held else "runs"
                 place = self.threaded.spans[split.pc]
-                who = f"CTA {','.join(map(str, state.warp.cta.index))} warp {state.warp.index}"
                 lines.append(f"  {who} at {place}{_loc(place.loc)} {does}")
+            if state.given_up is not None:
+                times, reason = state.num_given_up, state.given_up.describe()
+                lines.append(f"  {who} gave up waiting {times} times, last for {reason}")
         if len(self.states) > 32:
             lines.append(f"  and {len(self.states) - 32} more warps")
         lines.append("  hint: raise max_instructions if it is only slow")

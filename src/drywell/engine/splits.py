@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.engine.threaded import Held
+from drywell.machine.outcome import WaitReason
 from drywell.machine.queue import AsyncOp
 
 Mask = NDArray[np.bool_]
@@ -67,8 +68,8 @@ class Split:
 
 @dataclass(slots=True, eq=False)
 class WarpState:
-    """What the engine keeps for one warp: its splits, counts per place, and the registers that a load in
-    flight will still write.
+    """What the engine keeps for one warp: its splits, counts per place, the registers that a load in flight
+    will still write, how often it gave up waiting and for what last.
     """
 
     warp: Any
@@ -77,6 +78,8 @@ class WarpState:
     busy: dict[int, AsyncOp] = field(default_factory=dict)
     rounds: int = 0
     is_still: bool = False
+    num_given_up: int = 0
+    given_up: WaitReason | None = None
 
     def choose(self) -> Split | None:
         """Return the split to run next, None when none could.

@@ -125,7 +125,7 @@ def _not_started(states: list[WarpState]) -> list[str]:
     grid = states[0].warp.grid
     count = grid.num_ctas - sum(len(cluster.ctas) for cluster in grid.clusters)
     sms = "the SM" if len(grid.sms) == 1 else f"the {len(grid.sms)} SMs"
-    return [f"  {count} CTAs have not started: {sms} have no room until others exit"] if count else []
+    return [f"  {count} CTAs have not started: no room on {sms} until others exit"] if count else []
 
 
 def _party(threaded: Threaded, key: tuple[Any, ...], members: list[tuple[WarpState, Split]]) -> list[str]:
@@ -146,7 +146,7 @@ def _suspects(
     """Name, for each mbarrier waited on, the lines that arrive on it and where the warps are that should."""
     out: list[str] = []
     for memory, offset, cta in _awaited(states):
-        ours = [s for s in (*states, *finished) if s.warp.cta is cta]
+        ours = [s for s in (*states, *finished) if s.warp.cluster is cta.cluster]
         missing = _missing(memory, offset, sites)
         name = memory.name_of(offset)
         if not missing:
@@ -182,11 +182,17 @@ def _site(threaded: Threaded, site: Arrival, states: list[WarpState]) -> str:
     where = f"line {site.span.line}{loc}, {site.name}: "
     executed = [s for s in states if s.counts[site.pc]]
     if not executed:
-        return where + "no warp of the CTA has executed it"
+        return where + "no warp has executed it"
     return where + "; ".join(
-        f"warp {s.warp.index} executed it {_times(s.counts[site.pc])} and {_whereabouts(threaded, s)}"
+        f"{_name(s)} executed it {_times(s.counts[site.pc])} and {_whereabouts(threaded, s)}"
         for s in executed[:6]
     )
+
+
+def _name(state: WarpState) -> str:
+    """Name a warp, with its CTA's rank where the cluster has several."""
+    rank = f"CTA rank {state.warp.cta.rank} " if len(state.warp.cluster.ctas) > 1 else ""
+    return f"{rank}warp {state.warp.index}"
 
 
 def _times(count: int) -> str:

@@ -24,6 +24,7 @@ from drywell.base.options import Options
 from drywell.base.span import NOWHERE, Source, Span
 from drywell.engine.run import Launch, Outcome, place_globals, run
 from drywell.host.arguments import arrays_of, build_params
+from drywell.host.numerics_findings import numerics_findings
 from drywell.host.placement import Placement
 from drywell.machine.gmem import GlobalMemory
 from drywell.observe.tensor_memory import TmemMap, TmemSnapshot
@@ -80,6 +81,7 @@ class Result:
     """What a launch did. Until the checker exists the verdict of a run that ended is `unchecked`.
 
     `executed` counts warp instructions, `printed` is what the kernel printed, `activity` what each warp did.
+    `is_approximate` says that `numerics="fast"` was asked for.
     """
 
     verdict: Verdict
@@ -88,6 +90,7 @@ class Result:
     printed: str
     activity: tuple[WarpActivity, ...]
     tmem_map: TmemMap | None = None
+    is_approximate: bool = False
 
     @property
     def ok(self) -> bool:
@@ -240,9 +243,10 @@ def _cluster(
                 f"cluster {dims} does not divide grid {grid} along {'xyz'[axis]}\n  hint: make the "
                 "grid a multiple of the cluster"
             )
-    if _volume(dims) > 1:
-        raise UnsupportedError(
-            f"clusters of more than one CTA ({dims}) are not supported yet", executable.entry.span
+    most = _directive(executable, "maxclusterrank")
+    if most is not None and _volume(dims) > most[0]:
+        raise LaunchError(
+            f"cluster {dims} has {_volume(dims)} CTAs, but the kernel says .maxclusterrank {most[0]}"
         )
     return dims
 
@@ -285,8 +289,8 @@ def _options(
         raise UnsupportedError(
             f"check='{check}': the checker does not exist yet; check='off' is the only level"
         )
-    if numerics != "exact":
-        raise UnsupportedError(f"numerics='{numerics}': only 'exact' exists yet")
+    if numerics not in ("exact", "fast"):
+        raise LaunchError(f"numerics='{numerics}': choose 'exact' or 'fast'")
     if engine not in ("auto", "interpreter"):
         raise UnsupportedError(f"engine='{engine}': only the interpreter exists yet")
     if schedule == "timed":
@@ -300,17 +304,19 @@ def _options(
     if max_instructions < 1:
         raise LaunchError(f"max_instructions={max_instructions}: at least one is needed")
     chosen: Any = schedule
+    arithmetic: Any = numerics
     return Options(
         gpu=gpu,
         schedule=chosen,
         seed=seed or 0,
         sms=sms,
+        numerics=arithmetic,
         max_instructions=max_instructions,
         **_known(switches),
     )
 
 
-_NOT_SWITCHES = ("gpu", "schedule", "seed", "sms", "max_instructions")
+_NOT_SWITCHES = ("gpu", "schedule", "seed", "sms", "numerics", "max_instructions")
 
 
 def _known(switches: Mapping[str, Any]) -> dict[str, Any]:
@@ -446,9 +452,10 @@ def _conclude(outcome: Outcome, tmem_map: TmemMap | None) -> Result:
         verdict = next((v for kind, v in _VERDICTS.items() if isinstance(error, kind)), "fault")
     executed = sum(sum(warp.units.values()) for warp in outcome.activity)
     printed = "".join(outcome.grid.printed)
-    result = Result(
-        verdict, () if error is None else _finding(error), executed, printed, outcome.activity, tmem_map
-    )
+    options = outcome.grid.options
+    findings = numerics_findings(outcome.grid.unsettled, options) if error is None else _finding(error)
+    is_approximate = options.numerics == "fast"
+    result = Result(verdict, findings, executed, printed, outcome.activity, tmem_map, is_approximate)
     if error is not None:
         error.result = result
         raise error

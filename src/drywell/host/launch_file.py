@@ -58,7 +58,8 @@ _MAP = (
     "channels_per_pixel",
     "pixels_per_column",
 )
-_MAP_SIZES = ("shape", "strides", "box", "element_strides")
+_MAP_LISTS = ("shape", "strides", "box", "element_strides", "lower_corner", "upper_corner")
+_MAP_NUMBERS = ("channels_per_pixel", "pixels_per_column")
 _MAP_WORDS = ("dtype", "swizzle", "interleave", "oob_fill", "l2_promotion", "mode")
 _NUMBERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "bf16", "f32", "f64")
 _ARGUMENT = (*_NUMBERS, "tensor_map", "pointer", "null", "scratch_per_cta", "struct", "size")
@@ -302,7 +303,8 @@ class _Reader:
         self.only(table, _MAP, where)
         buffer = self._known(table.get("buffer", name), buffers, "buffer", where)
         options: dict[str, Any] = {k: v for k, v in table.items() if k != "buffer"}
-        options |= {key: self.integers(table, key, where) for key in _MAP_SIZES if key in table}
+        options |= {key: self.integers(table, key, where) for key in _MAP_LISTS if key in table}
+        options |= {key: self.integer(table, key, where) for key in _MAP_NUMBERS if key in table}
         for key in _MAP_WORDS:
             self.text(table, key, where)
         try:

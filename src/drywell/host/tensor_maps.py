@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from drywell.base.errors import LaunchError, UnsupportedError
+from drywell.base.errors import LaunchError
 from drywell.host.arrays import DTYPES, HostArray, host_array
 from drywell.machine.tensor_map import ELEMENT_TYPES, SWIZZLE_SPANS, TensorMap, encode, problems
 
@@ -34,30 +34,15 @@ class TensorMapArgument:
 
     def encode(self, address: int) -> bytes:
         """Return the 128 bytes for the array at `address`; LaunchError when the map cannot be."""
-        placed = _at(self.tensor, address)
+        placed = replace(self.tensor, global_address=address)
         wrong = problems(placed)
         if wrong:
             raise LaunchError("tensor map: " + "; ".join(wrong))
         return encode(placed)
 
 
-def _at(tensor: TensorMap, address: int) -> TensorMap:
-    return TensorMap(
-        address,
-        tensor.elemtype,
-        tensor.global_dim,
-        tensor.global_stride,
-        tensor.box_dim,
-        tensor.element_stride,
-        tensor.interleave_layout,
-        tensor.swizzle,
-        tensor.fill_mode,
-        tensor.l2_promotion,
-    )
-
-
-def _element(array: HostArray, dtype: str | None) -> str:
-    name = dtype or array.dtype
+def _element(array: HostArray, dtype: str | None, fp4_padded: bool) -> str:
+    name = "b4x16_p64" if fp4_padded else dtype or array.dtype
     name = _BY_FORMAT.get(name, name)
     if name not in ELEMENT_TYPES:
         raise LaunchError(
@@ -67,19 +52,65 @@ def _element(array: HostArray, dtype: str | None) -> str:
     return name
 
 
+def _dims(array: HostArray, shape: Sequence[int] | None, element: str) -> tuple[int, ...]:
+    """Return the sizes in elements: those given, or the array's, whose bytes hold packed elements."""
+    if shape is not None:
+        return tuple(int(s) for s in shape)
+    if not ELEMENT_TYPES[element].is_packed:
+        return array.shape
+    row_bits = array.shape[-1] * DTYPES[array.dtype].itemsize * 8
+    return (*array.shape[:-1], row_bits // ELEMENT_TYPES[element].bits)
+
+
 def _strides(
-    shape: tuple[int, ...], strides: Sequence[int] | None, array: HostArray, itemsize: int
+    dims: tuple[int, ...], strides: Sequence[int] | None, array: HostArray, element: str
 ) -> tuple[int, ...]:
-    if strides is not None:
-        if len(strides) != len(shape):
-            raise LaunchError(f"tensor map: {len(strides)} strides for a shape of {len(shape)} dimensions")
-        return tuple(int(s) for s in strides)
-    if shape == array.shape:
-        return array.strides
-    out = [itemsize]
-    for extent in shape[:0:-1]:
+    """Return the strides in bytes of all dimensions but the last, which must be contiguous."""
+    bits = ELEMENT_TYPES[element].bits
+    if strides is not None and len(strides) != len(dims):
+        raise LaunchError(f"tensor map: {len(strides)} strides for a shape of {len(dims)} dimensions")
+    itemsize = DTYPES[array.dtype].itemsize if ELEMENT_TYPES[element].is_packed else max(1, bits // 8)
+    steps = tuple(int(s) for s in strides) if strides is not None else array.strides
+    is_own = strides is not None or dims == _dims(array, None, element)
+    if is_own and steps[-1] != itemsize:
+        raise LaunchError(
+            f"tensor map: the last dimension has a stride of {steps[-1]} bytes, the TMA unit needs "
+            f"{itemsize} (contiguous)"
+        )
+    if is_own:
+        return steps[:-1]
+    out = [dims[-1] * bits // 8]
+    for extent in dims[-2:0:-1]:
         out.append(out[-1] * extent)
-    return tuple(out[::-1])
+    return tuple(out[len(dims) - 2 :: -1]) if len(dims) > 1 else ()
+
+
+def _columns(
+    mode: str,
+    box: Sequence[int],
+    lower: Sequence[int],
+    upper: Sequence[int],
+    channels: int | None,
+    pixels: int | None,
+) -> dict[str, Any]:
+    """Return what a map for im2col has in place of a box."""
+    if mode == "tile":
+        if lower or upper or channels is not None or pixels is not None:
+            raise LaunchError(
+                "tensor map: lower_corner, upper_corner, channels_per_pixel and pixels_per_column belong"
+                ' to mode="im2col"'
+            )
+        return {"box_dim": tuple(int(b) for b in box)[::-1]}
+    if box or channels is None or pixels is None:
+        raise LaunchError(
+            f"tensor map: mode {mode} takes lower_corner, upper_corner, channels_per_pixel and"
+            " pixels_per_column, and no box"
+        )
+    return {
+        "box_dim": (int(channels), int(pixels)),
+        "lower_corner": tuple(int(c) for c in lower)[::-1],
+        "upper_corner": tuple(int(c) for c in upper)[::-1],
+    }
 
 
 def tensor_map(
@@ -95,54 +126,51 @@ def tensor_map(
     l2_promotion: str | None = None,
     fp4_padded: bool = False,
     mode: str = "tile",
-    **im2col: Any,
+    lower_corner: Sequence[int] = (),
+    upper_corner: Sequence[int] = (),
+    channels_per_pixel: int | None = None,
+    pixels_per_column: int | None = None,
 ) -> TensorMapArgument:
     """Describe an array to the TMA unit; `shape`, `box`, `element_strides` are in the array's own order,
     `strides` in bytes.
 
     `swizzle` is none, 32B, 64B, 128B or one of the 128B atoms; `oob_fill` zero or nan. `l2_promotion` is a
-    hint and changes nothing here. Raises LaunchError for what cuTensorMapEncodeTiled would refuse,
-    UnsupportedError for im2col and padded types.
+    hint and changes nothing here. `dtype` may be a packed type (b4x16, b4x16_p64, b6x16_p32), whose shape
+    and box count elements while the array holds their bytes; `fp4_padded` is b4x16_p64. gather4 and
+    scatter4 take a map with box (1, columns). `mode` im2col (or im2col::w) takes the corners in the
+    array's order (D, H, W as far as there are; W alone) and the two sizes in place of `box`.
+    Raises LaunchError for what cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col would refuse.
 
     >>> import numpy as np
     >>> tensor_map(np.zeros((256, 128), np.float16), box=(128, 64), swizzle="128B").tensor.box_dim
     (64, 128)
     """
-    if mode != "tile" or im2col:
-        raise UnsupportedError(f"tensor_map mode '{mode}' is not supported yet; only 'tile' is")
-    if fp4_padded:
-        raise UnsupportedError("tensor_map(fp4_padded=True) is not supported yet")
     array = a if isinstance(a, HostArray) else host_array(a)
-    element = _element(array, dtype)
-    itemsize = DTYPES[array.dtype].itemsize if dtype is None else max(1, ELEMENT_TYPES[element].bits // 8)
-    dims = tuple(int(s) for s in (shape if shape is not None else array.shape))
-    steps = _strides(dims, strides, array, itemsize)
-    box_dims = tuple(int(b) for b in box)
-    if len(box_dims) != len(dims):
+    element = _element(array, dtype, fp4_padded)
+    dims = _dims(array, shape, element)
+    columns = _columns(mode, box, lower_corner, upper_corner, channels_per_pixel, pixels_per_column)
+    if mode == "tile" and len(columns["box_dim"]) != len(dims):
         raise LaunchError(
-            f"tensor map: box {box_dims} has {len(box_dims)} dimensions, the tensor {len(dims)}"
+            f"tensor map: box {tuple(box)} has {len(box)} dimensions, the tensor {len(dims)}"
         )
-    if steps[-1] != itemsize:
-        raise LaunchError(
-            f"tensor map: the last dimension has a stride of {steps[-1]} bytes, the TMA unit needs "
-            f"{itemsize} (contiguous)"
-        )
+    steps = _strides(dims, strides, array, element)
     traversal = tuple(int(e) for e in element_strides) if element_strides is not None else (1,) * len(dims)
     if swizzle not in SWIZZLE_SPANS:
         raise LaunchError(
             f"tensor map: swizzle '{swizzle}' is unknown; use one of {', '.join(SWIZZLE_SPANS)}"
         )
     tensor = TensorMap(
-        0,
-        element,
-        dims[::-1],
-        steps[-2::-1],
-        box_dims[::-1],
-        traversal[::-1],
-        interleave,
-        swizzle,
-        oob_fill,
-        l2_promotion or "none",
+        global_address=0,
+        elemtype=element,
+        global_dim=dims[::-1],
+        global_stride=steps[::-1],
+        element_stride=traversal[::-1],
+        interleave_layout=interleave,
+        swizzle=swizzle,
+        fill_mode=oob_fill,
+        l2_promotion=l2_promotion or "none",
+        mode=mode,
+        **columns,
     )
     wrong = problems(tensor)
     if wrong:

@@ -8,6 +8,7 @@ scope need no work: every access takes effect in program order.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from numpy.typing import NDArray
 
 from drywell.base.dtypes import TYPES
 from drywell.isa.declare import Mods, Op, Problem, instruction
+from drywell.isa.multicast import Landing, landings, require_other_cta
 from drywell.isa.operand import VECTOR, address, loaded, place, policy, stored
+from drywell.isa.place import is_cluster, shared_address
 from drywell.isa.rules import rule, when
 from drywell.machine.reduce import combine
 from drywell.machine.windows import space_of
@@ -206,12 +209,6 @@ def red(m: Any, i: Mods, a: Any, b: Any, policy: Any) -> None:
     _apply(m, i, a, b)
 
 
-def _remote(i: Mods) -> str | None:
-    return (
-        "a store or reduction into another CTA's shared memory is not executed yet: clusters run with one CTA"
-    )
-
-
 _VECTOR_WORDS = "b32 b64 u32 u64 s32 s64 f32 f64"
 
 
@@ -237,7 +234,6 @@ def vector_of_128_bits(i: Mods) -> Problem | None:
     unit="async",
     since=(8, 1),
     completes_by="mbarrier",
-    unsupported=_remote,
     ref="data-movement-and-conversion-instructions-st-async",
 )
 @instruction(
@@ -258,12 +254,36 @@ def vector_of_128_bits(i: Mods) -> Problem | None:
     unit="async",
     since=(8, 1),
     completes_by="mbarrier",
-    unsupported=_remote,
     ref="parallel-synchronization-and-communication-instructions-red-async",
 )
 def store_async(m: Any, i: Mods, a: Any, b: Any, mbar: Any) -> None:
-    """Store or reduce into another CTA's shared memory and complete bytes on its mbarrier."""
-    m.fault("UNSUPPORTED", str(_remote(i)))
+    """Store or reduce into another CTA's shared memory, at some later moment, and complete as many bytes on
+    an mbarrier there.
+
+    Undefined, here a fault: an mbarrier in another CTA than the data, a misaligned address, a reduction in
+    the executing CTA itself. Also undefined, and not looked for: a store in a cluster of one CTA.
+    """
+    data, space, op = as_bytes(b), i["space"], i.get("op")
+    for lane in m.lanes():
+        target, barrier = shared_address(m, space, a, lane), shared_address(m, space, mbar, lane)
+        what = f"{op or 'store'} of {data.shape[1]} bytes into shared 0x{target:08x}"
+        (at,) = landings(m, lane, target, barrier, None, what)
+        if op:
+            require_other_cta(m, lane, target, what)
+        m.start("bulk", what, partial(_arrive_with, m, i, at, data[lane].copy(), is_cluster(space)))
+
+
+def _arrive_with(m: Any, i: Mods, at: Landing, data: Bytes, is_remote: bool) -> None:
+    """Write one lane's bytes and tell the mbarrier of as many."""
+    if at.data % data.size:
+        m.fault(
+            "MISALIGNED",
+            f"a store of {data.size} bytes at shared 0x{at.data:08x}, which is no multiple of {data.size}",
+        )
+    view = m.shared(at.data, data.size, cluster=is_remote, write=True)
+    op = i.get("op")
+    view[:] = combine(str(op), str(i["type"]), view, data) if op else data
+    m.mbarrier(at.barrier, is_remote).complete_tx(data.size)
 
 
 def _later(m: Any, what: str, act: Callable[[], Any]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from drywell.isa.async_copy import wait_for
 from drywell.isa.declare import Mods, Op, instruction
+from drywell.isa.multicast import Landing, landings, require_other_cta
 from drywell.isa.operand import GLOBAL, SHARED, policy
 from drywell.isa.rules import when
 from drywell.machine.outcome import Wait
@@ -38,16 +39,6 @@ def _check(m: Any, size: int, **addresses: int) -> None:
             )
 
 
-def _multicast(i: Mods) -> str | None:
-    return (
-        "multicast to several CTAs is not executed yet: clusters run with one CTA" if i["multicast"] else None
-    )
-
-
-def _other_cta(i: Mods) -> str | None:
-    return "a copy into another CTA's shared memory is not executed yet: clusters run with one CTA"
-
-
 @instruction(
     "cp.async.bulk.dst.src.completion{.multicast}{.hint} [a], [b], size, [mbar], mask, policy;",
     dst="shared::cluster shared::cta",
@@ -70,28 +61,32 @@ def _other_cta(i: Mods) -> str | None:
     completes_by="mbarrier",
     arrives=True,
     since=(8, 0),
-    unsupported=_multicast,
     ref=_REF,
 )
 def cp_async_bulk_load(m: Any, i: Mods, a: Any, b: Any, size: Any, mbar: Any, mask: Any, policy: Any) -> None:
     """Copy bytes from global to shared memory and complete as many on the mbarrier.
 
+    With `.multicast::cluster` they land in every CTA of the mask, in each at a moment of its own.
     Undefined: addresses or size off 16 bytes (here a fault), touching either side before completion is seen.
     """
     is_cluster = i["dst"] == "shared::cluster"
     for lane in m.lanes():
-        _load(m, int(a[lane]), int(b[lane]), int(size[lane]), int(mbar[lane]), is_cluster)
+        target, source, count = int(a[lane]), int(b[lane]), int(size[lane])
+        _check(m, count, destination=target, source=source)
+        what = f"copy of {count} bytes into shared 0x{target:08x}"
+        lands = landings(m, lane, target, int(mbar[lane]), mask, what)
+        m.start("bulk", what, *(_landing(m, source, count, at, is_cluster) for at in lands))
 
 
-def _load(m: Any, target: int, source: int, size: int, mbar: int, is_cluster: bool) -> None:
-    _check(m, size, destination=target, source=source)
+def _landing(m: Any, source: int, size: int, at: Landing, is_cluster: bool) -> Any:
+    """Return the stage that brings the bytes to one CTA and tells its mbarrier."""
 
     def perform() -> None:
         data = m.global_bytes(source, size, proxy="async")
-        m.shared(target, size, cluster=is_cluster, write=True, proxy="async")[:] = data
-        m.mbarrier(mbar, is_cluster).complete_tx(size)
+        m.shared(at.data, size, cluster=is_cluster, write=True, proxy="async")[:] = data
+        m.mbarrier(at.barrier, is_cluster).complete_tx(size)
 
-    m.start("bulk", f"copy of {size} bytes into shared 0x{target:08x}", perform)
+    return perform
 
 
 @instruction(
@@ -106,12 +101,37 @@ def _load(m: Any, target: int, source: int, size: int, mbar: int, is_cluster: bo
     completes_by="mbarrier",
     arrives=True,
     since=(8, 0),
-    unsupported=_other_cta,
     ref=_REF,
 )
 def cp_async_bulk_to_cta(m: Any, i: Mods, a: Any, b: Any, size: Any, mbar: Any) -> None:
-    """Copy bytes into another CTA's shared memory and complete as many on an mbarrier there."""
-    m.fault("UNSUPPORTED", str(_other_cta(i)))
+    """Copy bytes into another CTA's shared memory and complete as many on an mbarrier there.
+
+    Undefined, here a fault: the executing CTA as destination, an mbarrier in a third CTA, addresses or size
+    off 16 bytes. Also undefined: writing the source before completion is seen.
+    """
+    for lane in m.lanes():
+        _send(m, lane, int(a[lane]), int(b[lane]), int(size[lane]), int(mbar[lane]))
+
+
+def _send(
+    m: Any, lane: int, target: int, source: int, size: int, mbar: int, op: str = "", type_name: str = ""
+) -> None:
+    """Issue a copy (or a reduction) into another CTA: read at one moment, write and tell at a later one."""
+    _check(m, size, destination=target, source=source)
+    what = f"{op or 'copy'} of {size} bytes from shared 0x{source:08x} into shared 0x{target:08x}"
+    require_other_cta(m, lane, target, what)
+    (at,) = landings(m, lane, target, mbar, None, what)
+    held: list[Any] = []
+
+    def read() -> None:
+        held.append(m.shared(source, size, proxy="async").copy())
+
+    def write() -> None:
+        view = m.shared(at.data, size, cluster=True, write=True, proxy="async")
+        view[:] = _written(view, held[0], op, type_name, 0xFFFF)
+        m.mbarrier(at.barrier, True).complete_tx(size)
+
+    m.start("bulk", what, read, write)
 
 
 @instruction(
@@ -247,12 +267,16 @@ def cp_reduce_async_bulk(m: Any, i: Mods, a: Any, b: Any, size: Any, policy: Any
     completes_by="mbarrier",
     arrives=True,
     since=(8, 0),
-    unsupported=_other_cta,
     ref="data-movement-and-conversion-instructions-cp-reduce-async-bulk",
 )
 def cp_reduce_async_bulk_to_cta(m: Any, i: Mods, a: Any, b: Any, size: Any, mbar: Any) -> None:
-    """Combine bytes into another CTA's shared memory and complete as many on an mbarrier there."""
-    m.fault("UNSUPPORTED", str(_other_cta(i)))
+    """Combine bytes into another CTA's shared memory and complete as many on an mbarrier there.
+
+    Undefined as for the copy.
+    """
+    op, type_name = str(i["op"]), str(i["type"])
+    for lane in m.lanes():
+        _send(m, lane, int(a[lane]), int(b[lane]), int(size[lane]), int(mbar[lane]), op, type_name)
 
 
 @instruction(

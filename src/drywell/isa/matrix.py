@@ -1,7 +1,8 @@
-"""Matrices held by a warp: ldmatrix, stmatrix, movmatrix, and mma.sync (which binds and is not executed).
+"""Matrices held by a warp: ldmatrix, stmatrix, movmatrix and mma.sync.
 
 A matrix of 8 x 8 b16 elements lies in one register per lane: lane 4r + c holds elements 2c and 2c + 1 of
-row r.
+row r. Where the elements of the other matrices lie is `layout.fragment`'s, what a product gives
+`numerics.warp_mma`'s.
 """
 
 from __future__ import annotations
@@ -15,6 +16,15 @@ from numpy.typing import NDArray
 from drywell.isa.declare import Mods, Op, Problem, TypeRule, instruction
 from drywell.isa.operand import place
 from drywell.isa.rules import when
+from drywell.layout.fragment import (
+    byte_matrix_fragment,
+    mma_accumulator,
+    mma_factor,
+    mma_quad_pair_accumulator,
+    mma_quad_pair_factor,
+)
+from drywell.numerics.conversion import convert
+from drywell.numerics.warp_mma import warp_mma
 
 _REF = "warp-level-matrix-instructions-"
 _NUMS = {"x1": 1, "x2": 2, "x4": 4}
@@ -26,12 +36,6 @@ Halves = NDArray[np.uint16]
 
 def _count(i: Mods) -> int:
     return _NUMS[str(i["num"])] * (2 if i["shape"] == "m16n16" else 1)
-
-
-def _only_b16(i: Mods) -> str | None:
-    if i["shape"] == "m8n8":
-        return None
-    return "matrices of 8-, 6- and 4-bit elements are not executed yet; .m8n8 of .b16 is"
 
 
 def _addresses(m: Any, what: str, a: Any, num: int) -> tuple[Any, NDArray[np.bool_]]:
@@ -58,6 +62,20 @@ def _rows(registers: tuple[Any, ...], is_transposed: bool) -> NDArray[np.uint8]:
     return np.ascontiguousarray(elements).view(np.uint8).reshape(-1, ROW_BYTES)
 
 
+#: Bits of an element in shared memory, and the aligned pieces in which 16 of them are read.
+_SOURCES = {"b4x16_p64": (4, (8,)), "b6x16_p32": (6, (8, 4)), "b8": (8, (16,)), "b16": (16, (16,))}
+
+
+def _widened(rows: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """Return 16 packed elements per row, low bits first, as one byte each, the upper bits zero.
+
+    Source: public CUTLASS traits of sm_120 (they shift the nibble up after the load). ASSUMED: six bits
+    likewise.
+    """
+    single = np.unpackbits(rows, axis=1, bitorder="little").reshape(-1, 16, bits)
+    return np.packbits(single, axis=2, bitorder="little")[:, :, 0]
+
+
 _LOAD: dict[str, TypeRule] = {
     "d": lambda i: Op("b32", count=_count(i), accepts="r_" if _count(i) > 1 else "r"),
     "a": place(),
@@ -82,7 +100,6 @@ _LOAD: dict[str, TypeRule] = {
     unit="matrix",
     converged="warp",
     since=(6, 5),
-    unsupported=_only_b16,
     ref=_REF + "ldmatrix",
 )
 @instruction(
@@ -101,18 +118,30 @@ _LOAD: dict[str, TypeRule] = {
     unit="matrix",
     converged="warp",
     since=(8, 6),
-    unsupported=_only_b16,
     ref=_REF + "ldmatrix",
 )
 def ldmatrix(m: Any, i: Mods, a: Any) -> Any:
-    """Load 8 x 8 matrices from shared memory, row addresses from lanes 8k to 8k + 7, transposed with
-    `.trans`.
+    """Load matrices from shared memory, row addresses from the first lanes, transposed with `.trans`.
 
-    Undefined: a row off 16 bytes (here a fault), lanes that disagree or have exited.
+    Rows of 8-bit elements are 16 bytes; 4- and 6-bit elements lie in the first 8 or 12 of them and come
+    one in a byte. Undefined: a row off 16 bytes (here a fault), lanes that disagree or have exited.
     """
     where, giving = _addresses(m, "ldmatrix", a, _count(i))
-    rows = m.load(str(i["space"] or ""), where, ROW_BYTES, mask=giving)
-    return _words(rows[giving], i["trans"] is not None)
+    bits, sizes = _SOURCES[str(i.get("source") or i.get("type"))]
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(m.load(str(i["space"] or ""), where + start, size, ROW_BYTES - start, mask=giving))
+        start += size
+    rows = np.concatenate(parts, axis=1)[giving]
+    if i["shape"] == "m8n8":
+        return _words(rows, i["trans"] is not None)
+    if bits != 8:
+        rows = _widened(rows, bits)
+    if i["shape"] == "m8n16":
+        return list(rows.view("<u4").reshape(-1, 32))
+    place_of = byte_matrix_fragment(_count(i), is_load=True)
+    taken = np.ascontiguousarray(rows[place_of.row, place_of.col])
+    return list(taken.view("<u4")[..., 0].T)
 
 
 @instruction(
@@ -130,17 +159,20 @@ def ldmatrix(m: Any, i: Mods, a: Any) -> Any:
     unit="matrix",
     converged="warp",
     since=(7, 8),
-    unsupported=_only_b16,
     ref=_REF + "stmatrix",
 )
 def stmatrix(m: Any, i: Mods, a: Any, b: tuple[Any, ...]) -> None:
-    """Store 8 x 8 matrices to shared memory, row addresses from lanes 8k to 8k + 7, transposed with `.trans`.
+    """Store matrices to shared memory, row addresses from lanes 8k to 8k + 7, transposed with `.trans`.
 
     Undefined: a row off 16 bytes (here a fault), lanes that disagree or have exited.
     """
     where, giving = _addresses(m, "stmatrix", a, _count(i))
     data = np.zeros((32, ROW_BYTES), np.uint8)
-    data[giving] = _rows(b, i["trans"] is not None)
+    if i["shape"] == "m8n8":
+        data[giving] = _rows(b, i["trans"] is not None)
+    else:
+        place_of = byte_matrix_fragment(_count(i), is_load=False)
+        data[place_of.row, place_of.col] = _elements(b, 8)
     m.store(str(i["space"] or ""), where, data, mask=giving)
 
 
@@ -227,8 +259,40 @@ def shape_fits_elements(i: Mods) -> Problem | None:
     return None
 
 
-def _missing(i: Mods) -> str | None:
-    return "mma.sync is not executed yet; tcgen05.mma is"
+def _elements(registers: tuple[Any, ...], bits: int) -> NDArray[Any]:
+    """Return the codes in a vector of registers: [32, registers, elements per register]."""
+    size = 8 if bits == 64 else 4
+    words = np.stack([np.ascontiguousarray(r).view(f"<u{size}") for r in registers], axis=1)
+    if bits == 4:
+        both = words.view(np.uint8).reshape(*words.shape, 4, 1) >> np.array([0, 4], np.uint8) & 15
+        return both.reshape(*words.shape, 8)
+    return words.reshape(*words.shape, 1).view(f"<u{bits // 8}")
+
+
+def _registers(elements: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return the registers that hold codes of 16, 32 or 64 bits, [32, registers, elements each]."""
+    size = 8 if elements.dtype.itemsize == 8 else 4
+    return list(np.ascontiguousarray(elements).view(f"<u{size}")[..., 0].T)
+
+
+def _matrix(elements: NDArray[Any], row: Any, col: Any, shape: tuple[int, int]) -> NDArray[Any]:
+    """Return a matrix whose elements lie where a fragment says."""
+    out = np.zeros(shape, elements.dtype)
+    out[row, col] = elements
+    return out
+
+
+def _product(m: Any, i: Mods, a: Any, b: Any, c: Any) -> NDArray[Any]:
+    """Return A * B^T + C for an instruction's modifiers, as codes of D's format."""
+    return warp_mma(
+        a,
+        b,
+        c,
+        (str(i["atype"]), str(i["btype"]), str(i["dtype"])),
+        rounding=i.get("rounding") or "rn",  # type: ignore[arg-type]
+        saturate=i.get("satfinite") is not None,
+        zero_products_in_window=m.grid.options.zero_products_in_window,
+    )
 
 
 _MMA: dict[str, Any] = {
@@ -239,7 +303,6 @@ _MMA: dict[str, Any] = {
     "lane": False,
     "converged": "warp",
     "since": (7, 0),
-    "unsupported": _missing,
     "ref": _REF + "mma",
 }
 
@@ -253,6 +316,9 @@ def _volta(slot: str) -> TypeRule:
     """Return an accumulator of the m8n8k4 shape, where each quarter of the warp has a matrix of its own."""
     accepts = "r_" if slot == "dtype" else "r"
     return lambda i: Op("f32", 8, accepts) if i[slot] == "f32" else Op("b32", 4, accepts)
+
+
+_BITS = {**{kind: bits for kind, (bits, _, _) in _KINDS.items()}, "f32": 32, "s32": 32, "f64": 64}
 
 
 @instruction(
@@ -273,6 +339,26 @@ def _volta(slot: str) -> TypeRule:
     checks=[when("ctype", "f32", dtype="f32")],
     **_MMA,
 )
+def mma_sync_quad_pairs(m: Any, i: Mods, a: Any, b: Any, c: Any) -> Any:
+    """Multiply four pairs of 8 x 4 and 4 x 8 matrices, one for each pair of quads, and add: D = A B + C."""
+    m.require_all("mma.sync")
+    at_a = mma_quad_pair_factor(i["alayout"] == "row")
+    at_b = mma_quad_pair_factor(i["blayout"] == "col")
+    at_c = mma_quad_pair_accumulator(_BITS[str(i["ctype"])])
+    at_d = mma_quad_pair_accumulator(_BITS[str(i["dtype"])])
+    a, b = (_elements(x, 16).reshape(32, 4) for x in (a, b))
+    c = _elements(c, _BITS[str(i["ctype"])]).reshape(32, 8)
+    if i["ctype"] != i["dtype"]:
+        c = convert(c, str(i["ctype"]), str(i["dtype"]))
+    out = np.zeros((32, 8), c.dtype)
+    for n in range(4):
+        own = at_a.matrix == n
+        left, right = (_matrix(x[own], at.row[own], at.col[own], (8, 4)) for x, at in ((a, at_a), (b, at_b)))
+        result = _product(m, i, left, right, _matrix(c[own], at_c.row[own], at_c.col[own], (8, 8)))
+        out[own] = result[at_d.row[own], at_d.col[own]]
+    return _registers(out.reshape(32, -1, max(1, 4 // out.dtype.itemsize)))
+
+
 @instruction(
     "mma.sync.aligned.shape.alayout.blayout{.rounding}.dtype.atype.btype.ctype d, a, b, c;",
     rounding="rn rz rm rp",
@@ -310,6 +396,16 @@ def _volta(slot: str) -> TypeRule:
     checks=[shape_fits_elements],
     **_MMA,
 )
-def mma_sync(m: Any, i: Mods, a: Any, b: Any, c: Any) -> None:
-    """Multiply matrices that the warp holds and add: D = A B + C."""
-    m.fault("UNSUPPORTED", str(_missing(i)))
+def mma_sync(m: Any, i: Mods, a: Any, b: Any, c: Any) -> Any:
+    """Multiply matrices that the warp holds and add: D = A B + C.
+
+    Undefined when lanes have exited (here a fault).
+    """
+    m.require_all("mma.sync")
+    M, N, K = _extents(i)
+    bits, d_bits = _BITS[str(i["atype"])], _BITS[str(i["dtype"])]
+    at_a, at_b, at_d = mma_factor(M, K, bits), mma_factor(N, K, bits), mma_accumulator(M, d_bits)
+    left = _matrix(_elements(a, bits), at_a.row, at_a.col, (M, K))
+    right = _matrix(_elements(b, bits), at_b.row, at_b.col, (N, K))
+    old = _matrix(_elements(c, d_bits), at_d.row, at_d.col, (M, N))
+    return _registers(_product(m, i, left, right, old)[at_d.row, at_d.col])

@@ -1,13 +1,7 @@
-"""What the `tcgen05` families share: the targets that have them, the CTA group of an instruction, and the
-words of their messages.
-"""
+"""What the `tcgen05` families share: the targets that have them, and the CTA group of an instruction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NoReturn
-
-from drywell.base.errors import UnsupportedError
 from drywell.isa.declare import Mods
 
 TARGETS = ("sm_100a", "sm_100f", "sm_101a", "sm_101f", "sm_103a", "sm_103f", "sm_110a", "sm_110f")
@@ -42,23 +36,3 @@ def cta_group(i: Mods) -> int | None:
     """
     word = i.get("cta_group")
     return None if word is None else int(word.removeprefix("cta_group::"))
-
-
-def missing(*words: str) -> Callable[[Mods], str | None]:
-    """Return an `unsupported` rule: the instruction binds, and what it would do is not modelled yet,
-    whatever its modifiers.
-    """
-    text = f"{' '.join(words)} is not executed yet"
-    return lambda i: text
-
-
-def single_cta(i: Mods) -> str | None:
-    """Say that pairs of CTAs are not executed yet, for an instruction of `cta_group::2`."""
-    return "cta_group::2 (pairs of CTAs) is not executed yet" if cta_group(i) == 2 else None
-
-
-def refuse(what: str) -> NoReturn:
-    """Raise UnsupportedError for a form that `unsupported=` names: the last line of defence, a launch
-    refuses it earlier.
-    """
-    raise UnsupportedError(f"{what} is not executed yet")

@@ -8,12 +8,15 @@ Both are checked at issue, and again by the machine when they perform. Source: P
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.isa.multicast import ranks_named
 from drywell.layout.arrays import IntArray, frozen
 from drywell.layout.fragment import SHAPES, Window, cols_touched, fragment
 from drywell.layout.tmem import PARTITION_LANES, advance, decode
@@ -21,6 +24,7 @@ from drywell.machine.outcome import Deferred, Wait, WaitReason
 from drywell.machine.queue import AsyncOp
 from drywell.machine.tmem import POISON
 from drywell.machine.windows import OFFSET_MASK, space_of
+from drywell.numerics.comparison import absolute, maximum, minimum
 
 if TYPE_CHECKING:
     from drywell.machine.warp import Warp
@@ -76,8 +80,10 @@ def shared_address(m: Warp, address: int, is_generic: bool, what: str) -> int:
 # allocation
 
 
-def allocate(m: Warp, dst: Any, columns: Any, is_generic: bool) -> Wait | None:
-    """Allocate columns for the CTA and store their address at `dst`, waiting for room and permit."""
+def allocate(m: Warp, dst: Any, columns: Any, is_generic: bool, cta_group: int = 1) -> Wait | None:
+    """Allocate columns for the CTA, or with `cta_group` 2 for its pair, and store their address at `dst`,
+    waiting for room, permit and peer.
+    """
     num_cols = uniform(m, columns, "nCols of tcgen05.alloc")
     given = uniform(m, dst, "the destination address of tcgen05.alloc")
     address = shared_address(m, given, is_generic, "the destination of tcgen05.alloc")
@@ -91,7 +97,7 @@ def allocate(m: Warp, dst: Any, columns: Any, is_generic: bool) -> Wait | None:
     def store(base: int) -> None:
         m.shared(address, 4, write=True).view(np.uint32)[0] = base
 
-    return m.sm.tmem.alloc(m, store, num_cols)
+    return m.sm.tmem.alloc(m, store, num_cols, cta_group, address & OFFSET_MASK)
 
 
 def free(m: Warp, taddr: Any, columns: Any) -> None:
@@ -187,12 +193,41 @@ def _base(m: Warp, what: str, shape: str, taddr: int, num_cols: int) -> tuple[in
     return lane, col
 
 
-def load(m: Warp, shape: str, num: int, packed: bool, taddr: Any, split: Any) -> Deferred:
-    """Issue a tcgen05.ld; the registers come when it performs."""
-    what = f"ld.{shape}.x{num}"
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """What `ld.red` makes of the registers of a thread: `op` min or max of `type` f32, u32 or s32."""
+
+    op: str
+    type: str
+    is_absolute: bool
+    keeps_nan: bool
+
+    def of(self, registers: list[Cells]) -> Cells:
+        """Return the reduction over the registers, one value for each lane."""
+        if self.type != "f32":
+            signed = np.stack(registers).view(np.int32 if self.type == "s32" else np.uint32)
+            return np.asarray(signed.min(0) if self.op == "min" else signed.max(0)).view(np.uint32)
+        words = [absolute("f32", word) for word in registers] if self.is_absolute else registers
+        choose = minimum if self.op == "min" else maximum
+        result = words[0]
+        for word in words[1:]:
+            result = choose("f32", result, word, nan=self.keeps_nan)
+        return np.asarray(result, np.uint32)
+
+
+def load(
+    m: Warp, shape: str, num: int, packed: bool, taddr: Any, split: Any, reduction: Reduction | None = None
+) -> Deferred:
+    """Issue a tcgen05.ld, or ld.red with a `reduction`; the registers come when it performs."""
+    what = f"ld{'.red' if reduction else ''}.{shape}.x{num}"
     base = uniform(m, taddr, f"the address of tcgen05.{what}")
     cells = _Footprint(m, "ld", shape, num, packed, base, 0 if isinstance(split, int) else int(split[0]))
-    op = m.start("tmem_ld", what, lambda: _read(m, cells))
+
+    def read() -> Any:
+        registers = _read(m, cells)
+        return registers if reduction is None else (registers, reduction.of(registers))
+
+    op = m.start("tmem_ld", what, read)
     op.columns = cells.columns
     return Deferred(op)
 
@@ -287,35 +322,23 @@ def signal_when_done(m: Warp, mbar: Any, cta_mask: Any, is_generic: bool) -> Non
     """
     for lane in m.lanes():
         address = shared_address(m, int(mbar[lane]), is_generic, "the mbarrier of tcgen05.commit")
-        ranks = None if cta_mask is None else _ranks(m, int(cta_mask[lane]), lane)
+        ranks = None
+        if cta_mask is not None:
+            ranks = ranks_named(m, int(cta_mask[lane]), lane, "tcgen05.commit", "COMMIT-MASK")
         is_tracking = any(
             op.warp is m and op.unit == "tensor" and op.lanes == (lane,) for op in m.grid.pending
         )
         queue = tensor_queue(m) if is_tracking else None
-        m.issue(AsyncOp("tensor", "commit", m, m.span, (_arrival(m, address, ranks),), queue, (lane,)))
+        m.issue(AsyncOp("tensor", "commit", m, m.span, _arrivals(m, address, ranks), queue, (lane,)))
 
 
-def _ranks(m: Warp, mask: int, lane: int) -> tuple[int, ...]:
-    """Return the cluster ranks that a multicast mask names; fault COMMIT-MASK when the cluster has no such
-    CTA.
-    """
-    size = len(m.cluster.ctas)
-    if mask >> size or not mask:
-        m.fault(
-            "COMMIT-MASK",
-            f"ctaMask 0x{mask:x} of tcgen05.commit in a cluster of {size}: it must name at least one"
-            f" rank, all below {size}",
-            lanes=(lane,),
-        )
-    return tuple(rank for rank in range(size) if mask >> rank & 1)
+def _arrivals(m: Warp, address: int, ranks: tuple[int, ...] | None) -> tuple[Callable[[], Any], ...]:
+    """Return the stages of a commit: one arrive, or one for each CTA of `ranks`, each at its own moment."""
+    if ranks is None:
+        return (lambda: m.mbarrier(address, cluster=True).arrive(1),)
+    offset = address & OFFSET_MASK
+    return tuple(partial(_arrive_at, m, rank, offset) for rank in ranks)
 
 
-def _arrival(m: Warp, address: int, ranks: tuple[int, ...] | None) -> Any:
-    def arrive() -> None:
-        if ranks is None:
-            m.mbarrier(address, cluster=True).arrive(1)
-            return
-        for rank in ranks:
-            m.mbarrier_at(rank, address & OFFSET_MASK).arrive(1)
-
-    return arrive
+def _arrive_at(m: Warp, rank: int, offset: int) -> None:
+    m.mbarrier_at(rank, offset).arrive(1)

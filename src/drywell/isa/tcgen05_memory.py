@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from drywell.isa.declare import Check, Mods, Op, Problem, TypeRule, instruction
-from drywell.isa.tcgen05 import GROUPS, REDUCING_TARGETS, SINCE, TARGETS, missing, refuse, single_cta
-from drywell.isa.tcgen05_cells import allocate, free, load, relinquish, store, wait
+from drywell.isa.tcgen05 import GROUPS, REDUCING_TARGETS, SINCE, TARGETS, cta_group
+from drywell.isa.tcgen05_cells import Reduction, allocate, free, load, relinquish, store, wait
 from drywell.layout.fragment import SHAPES, num_fits_shape, num_registers
 from drywell.layout.tmem import ALLOC_COLS
 
@@ -74,12 +74,15 @@ def _fits(verb: str) -> Check:
     converged="warp",
     targets=TARGETS,
     since=SINCE,
-    unsupported=single_cta,
     ref="tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit",
 )
 def tcgen05_alloc(m: Any, i: Mods, dst: Any, columns: Any) -> Any:
-    """Take `nCols` columns of TMEM, waiting until they are free, and write their address to SMEM."""
-    return allocate(m, dst, columns, is_generic=i["shared::cta"] is None)
+    """Take `nCols` columns of TMEM, waiting until they are free, and write their address to SMEM.
+
+    With `.cta_group::2` a warp of each CTA of the pair executes it, with the same operands; both get the
+    same columns. Undefined, here a fault: another nCols or destination than the peer's.
+    """
+    return allocate(m, dst, columns, is_generic=i["shared::cta"] is None, cta_group=cta_group(i) or 1)
 
 
 @instruction(
@@ -91,7 +94,6 @@ def tcgen05_alloc(m: Any, i: Mods, dst: Any, columns: Any) -> Any:
     converged="warp",
     targets=TARGETS,
     since=SINCE,
-    unsupported=single_cta,
     ref="tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit",
 )
 def tcgen05_dealloc(m: Any, i: Mods, taddr: Any, columns: Any) -> None:
@@ -107,7 +109,6 @@ def tcgen05_dealloc(m: Any, i: Mods, taddr: Any, columns: Any) -> None:
     converged="warp",
     targets=TARGETS,
     since=SINCE,
-    unsupported=single_cta,
     ref="tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit",
 )
 def tcgen05_relinquish_alloc_permit(m: Any, i: Mods) -> None:
@@ -180,7 +181,6 @@ _RED_REF = "tcgen05-instructions-tcgen05-ld"
     converged="warp",
     targets=REDUCING_TARGETS,
     since=(8, 8),
-    unsupported=missing("tcgen05.ld.red"),
     ref=_RED_REF,
 )
 @instruction(
@@ -198,7 +198,6 @@ _RED_REF = "tcgen05-instructions-tcgen05-ld"
     converged="warp",
     targets=REDUCING_TARGETS,
     since=(8, 8),
-    unsupported=missing("tcgen05.ld.red"),
     ref=_RED_REF,
 )
 @instruction(
@@ -215,7 +214,6 @@ _RED_REF = "tcgen05-instructions-tcgen05-ld"
     converged="warp",
     targets=REDUCING_TARGETS,
     since=(8, 8),
-    unsupported=missing("tcgen05.ld.red"),
     ref=_RED_REF,
 )
 @instruction(
@@ -233,12 +231,18 @@ _RED_REF = "tcgen05-instructions-tcgen05-ld"
     converged="warp",
     targets=REDUCING_TARGETS,
     since=(8, 8),
-    unsupported=missing("tcgen05.ld.red"),
     ref=_RED_REF,
 )
-def tcgen05_ld_red(m: Any, i: Mods, *sources: Any) -> Any:
-    """Load as `ld` does and give each thread the minimum or maximum over what it loaded."""
-    refuse("tcgen05.ld.red")
+def tcgen05_ld_red(m: Any, i: Mods, taddr: Any, split: Any = None) -> Any:
+    """Load as `ld` does and give each thread the minimum or maximum over the registers that it loaded.
+
+    `.abs` compares magnitudes and gives one; the loaded registers stay as they are. ASSUMED: NaN as in
+    `min` and `max`.
+    """
+    how = Reduction(
+        str(i["op"]), str(i.get("type") or "f32"), i.get("abs") is not None, i.get("NaN") is not None
+    )
+    return load(m, _shape(i), _num(i), False, taddr, 0 if split is None else split, how)
 
 
 _ST_REF = "tcgen05-instructions-tcgen05-st"

@@ -21,11 +21,9 @@ from drywell.isa.tcgen05 import (
     SINCE,
     TARGETS,
     cta_group,
-    missing,
-    refuse,
-    single_cta,
 )
-from drywell.isa.tcgen05_matmul import multiply
+from drywell.isa.tcgen05_issue import Sources, form_of, multiply
+from drywell.layout.scale import SCALE_VECS
 
 _USES = ("fill", "use", "lastuse", "discard")
 _COLLECT_A = " ".join(f"collector::a::{use}" for use in _USES)
@@ -66,29 +64,62 @@ _TYPES: dict[str, TypeRule] = {
 }
 
 
-def not_executed(i: Mods) -> str | None:
-    """Say what of a plain dense form is not executed yet: a pair of CTAs, or a kind other than f16 and
-    tf32.
-    """
-    if i["kind"] not in ("kind::f16", "kind::tf32"):
-        return f"tcgen05.mma.{i['kind']} is not executed yet"
-    return single_cta(i)
+def _issue(m: Any, i: Mods, sources: Sources, **fields: Any) -> None:
+    """Issue in the form that the modifiers and the width of A's operand say."""
+    kind = str(i["kind"]).removeprefix("kind::")
+    in_tmem = sources.a.dtype.itemsize == 4
+    form = form_of(m, cta_group=int(cta_group(i) or 1), a_in_tmem=in_tmem, **fields)
+    multiply(m, kind, form, sources, i.get("ashift") is not None)
 
 
 def tcgen05_mma(m: Any, i: Mods, d: Any, a: Any, b: Any, idesc: Any, mask: Any, p: Any, scale_d: Any) -> None:
     """Multiply A [M, K] by B [N, K] transposed and add D, for each executing thread once.
 
     A lies in SMEM (a 64-bit descriptor) or in TMEM (`[a]`), B in SMEM, D in TMEM. `p` false ignores the old
-    D.
+    D. With `.ashift` each row of A is taken from the TMEM lane after it.
     """
-    multiply(m, str(i["kind"]).removeprefix("kind::"), d, a, b, idesc, mask, p, scale_d)
+    _issue(m, i, Sources(d, a, b, idesc, p, mask=mask, scale_d=scale_d))
 
 
-def tcgen05_mma_other(m: Any, i: Mods, *sources: Any) -> None:
-    """Multiply in a form that is not executed yet: shifted A, sparse A, weight-stationary, integer or
-    block-scaled.
+def tcgen05_mma_sp(
+    m: Any, i: Mods, d: Any, a: Any, b: Any, meta: Any, idesc: Any, mask: Any, p: Any, scale_d: Any
+) -> None:
+    """Multiply a sparse A, stored with half of its K, by what of B its metadata in TMEM selects."""
+    _issue(m, i, Sources(d, a, b, idesc, p, meta, mask=mask, scale_d=scale_d), is_sparse=True)
+
+
+def tcgen05_mma_ws(m: Any, i: Mods, d: Any, a: Any, b: Any, idesc: Any, p: Any, zero_columns: Any) -> None:
+    """Multiply weight-stationary: M down to 32, the columns of D over all lanes, columns of B zeroed on
+    request.
     """
-    refuse("this form of tcgen05.mma")
+    _issue(m, i, Sources(d, a, b, idesc, p, zero_columns=zero_columns), is_ws=True)
+
+
+def tcgen05_mma_ws_sp(
+    m: Any, i: Mods, d: Any, a: Any, b: Any, meta: Any, idesc: Any, p: Any, zero_columns: Any
+) -> None:
+    """Multiply a sparse A weight-stationary."""
+    _issue(m, i, Sources(d, a, b, idesc, p, meta, zero_columns=zero_columns), is_ws=True, is_sparse=True)
+
+
+def _scale_vec(i: Mods) -> str:
+    """Return the scale vector that the qualifiers mean: 1X, 2X or 4X."""
+    word = i.get("block") or str(i.get("scale_vec") or "").removeprefix("scale_vec::")
+    return SCALE_VECS[str(i["kind"]).removeprefix("kind::"), word]
+
+
+def tcgen05_mma_block_scale(
+    m: Any, i: Mods, d: Any, a: Any, b: Any, idesc: Any, sfa: Any, sfb: Any, p: Any
+) -> None:
+    """Multiply A and B whose blocks along K have scale factors in TMEM, `[sfa]` and `[sfb]`."""
+    _issue(m, i, Sources(d, a, b, idesc, p, sfa=sfa, sfb=sfb), scale_vec=_scale_vec(i))
+
+
+def tcgen05_mma_sp_block_scale(
+    m: Any, i: Mods, d: Any, a: Any, b: Any, meta: Any, idesc: Any, sfa: Any, sfb: Any, p: Any
+) -> None:
+    """Multiply a sparse A by B, both with scale factors in TMEM."""
+    _issue(m, i, Sources(d, a, b, idesc, p, meta, sfa, sfb), is_sparse=True, scale_vec=_scale_vec(i))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +132,7 @@ class Form:
     operands: str
     kinds: str
     targets: tuple[str, ...] = TARGETS
-    unsupported: Callable[[Mods], str | None] = not_executed
-    semantics: Callable[..., None] = tcgen05_mma_other
+    semantics: Callable[..., None] = tcgen05_mma
     checks: tuple[Check, ...] = ()
     groups: str = GROUPS
     collector: str = _COLLECT_A
@@ -129,15 +159,14 @@ _VECTORS = (
 
 def _plain_forms(kinds: str, targets: tuple[str, ...]) -> tuple[Form, ...]:
     """Return the forms of the kinds without scale factors: dense, shifted, sparse, weight-stationary."""
-    one, sparse, ws = "cta_group::1", missing("tcgen05.mma.sp"), missing("tcgen05.mma.ws")
+    one = "cta_group::1"
     return (
-        Form(".cta_group.kind{.collector}", f"[d], a/[a], b, {_TAIL}", kinds, targets, semantics=tcgen05_mma),
+        Form(".cta_group.kind{.collector}", f"[d], a/[a], b, {_TAIL}", kinds, targets),
         Form(
             ".cta_group.kind.ashift{.collector}",
             f"[d], [a], b, {_TAIL}",
             kinds,
             targets,
-            missing(".ashift"),
             checks=_SHIFTS,
         ),
         Form(
@@ -145,7 +174,7 @@ def _plain_forms(kinds: str, targets: tuple[str, ...]) -> tuple[Form, ...]:
             f"[d], a/[a], b, [sp_meta], {_TAIL}",
             kinds,
             targets,
-            sparse,
+            tcgen05_mma_sp,
             options=_SPARSE,
         ),
         Form(
@@ -153,7 +182,7 @@ def _plain_forms(kinds: str, targets: tuple[str, ...]) -> tuple[Form, ...]:
             f"[d], [a], b, [sp_meta], {_TAIL}",
             kinds,
             targets,
-            sparse,
+            tcgen05_mma_sp,
             checks=_SHIFTS,
             options=_SPARSE,
         ),
@@ -162,7 +191,7 @@ def _plain_forms(kinds: str, targets: tuple[str, ...]) -> tuple[Form, ...]:
             "[d], a/[a], b, idesc, p{, zero_columns}",
             kinds,
             targets,
-            ws,
+            tcgen05_mma_ws,
             groups=one,
             collector=_COLLECT_B,
         ),
@@ -171,7 +200,7 @@ def _plain_forms(kinds: str, targets: tuple[str, ...]) -> tuple[Form, ...]:
             "[d], a/[a], b, [sp_meta], idesc, p{, zero_columns}",
             kinds,
             targets,
-            ws,
+            tcgen05_mma_ws_sp,
             groups=one,
             collector=_COLLECT_B,
             options=_SPARSE,
@@ -186,15 +215,13 @@ def _scaled_forms() -> tuple[Form, ...]:
         ".cta_group.kind.block_scale.scale_vec{.collector}",
     )
     dense, sparse = f"[d], a/[a], b, {_SCALED}", f"[d], a/[a], b, [sp_meta], {_SCALED}"
-    every, scaled = f"kind::mxf8f6f4 {_MXF4S}", missing("block-scaled tcgen05.mma")
+    every, scaled, both = f"kind::mxf8f6f4 {_MXF4S}", tcgen05_mma_block_scale, tcgen05_mma_sp_block_scale
     return (
-        Form(block, dense, every, TARGETS, scaled, checks=_BLOCKS, options=_BLOCK),
-        Form(
-            ".sp" + block, sparse, "kind::mxf8f6f4", TARGETS, scaled, checks=_BLOCKS, options=_BLOCK | _SPARSE
-        ),
-        Form(".sp" + block, sparse, _MXF4S, ARCH_TARGETS, scaled, checks=_BLOCKS, options=_BLOCK | _SPARSE),
-        Form(vector, dense, every, ARCH_TARGETS, scaled, checks=_VECTORS, options=_VECTOR),
-        Form(".sp" + vector, sparse, every, ARCH_TARGETS, scaled, checks=_VECTORS, options=_VECTOR | _SPARSE),
+        Form(block, dense, every, TARGETS, scaled, _BLOCKS, options=_BLOCK),
+        Form(".sp" + block, sparse, "kind::mxf8f6f4", TARGETS, both, _BLOCKS, options=_BLOCK | _SPARSE),
+        Form(".sp" + block, sparse, _MXF4S, ARCH_TARGETS, both, _BLOCKS, options=_BLOCK | _SPARSE),
+        Form(vector, dense, every, ARCH_TARGETS, scaled, _VECTORS, options=_VECTOR),
+        Form(".sp" + vector, sparse, every, ARCH_TARGETS, both, _VECTORS, options=_VECTOR | _SPARSE),
     )
 
 
@@ -216,7 +243,6 @@ def _declare(form: Form) -> None:
         checks=form.checks,
         targets=form.targets,
         since=SINCE,
-        unsupported=form.unsupported,
         ref="tcgen05-mma-instructions-mma",
         cta_group=form.groups,
         kind=form.kinds,

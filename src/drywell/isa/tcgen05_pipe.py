@@ -11,8 +11,9 @@ from typing import Any
 
 from drywell.isa.declare import Mods, Op, instruction
 from drywell.isa.rules import when
-from drywell.isa.tcgen05 import ARCH_TARGETS, GROUPS, SINCE, TARGETS, missing, refuse, single_cta
+from drywell.isa.tcgen05 import ARCH_TARGETS, GROUPS, SINCE, TARGETS, cta_group
 from drywell.isa.tcgen05_cells import signal_when_done
+from drywell.isa.tcgen05_copy import copy, shift
 
 _TADDR = Op("addr32", accepts="r")
 
@@ -35,14 +36,14 @@ _TADDR = Op("addr32", accepts="r")
     ],
     targets=TARGETS,
     since=SINCE,
-    unsupported=missing("tcgen05.cp"),
     ref="tcgen05-data-movement-instructions-tcgen05-cp",
 )
 def tcgen05_cp(m: Any, i: Mods, taddr: Any, sdesc: Any) -> None:
     """Copy a matrix from SMEM to TMEM, to several partitions if asked, widening 4- or 6-bit elements to
     bytes if asked.
     """
-    refuse("tcgen05.cp")
+    group = int(cta_group(i) or 1)
+    copy(m, str(i["shape"]), str(i["multicast"] or ""), i["source"], group, taddr, sdesc)
 
 
 @instruction(
@@ -55,12 +56,11 @@ def tcgen05_cp(m: Any, i: Mods, taddr: Any, sdesc: Any) -> None:
     order_free=True,
     targets=ARCH_TARGETS,
     since=SINCE,
-    unsupported=missing("tcgen05.shift"),
     ref="tcgen05-data-movement-instructions-tcgen05-shift",
 )
 def tcgen05_shift(m: Any, i: Mods, taddr: Any) -> None:
     """Move the rows of a 32-lane partition down by one, over 8 columns."""
-    refuse("tcgen05.shift")
+    shift(m, int(cta_group(i) or 1), taddr)
 
 
 _COMMIT_REF = "tcgen05-commit"
@@ -75,7 +75,6 @@ _COMMIT_REF = "tcgen05-commit"
     arrives=True,
     targets=TARGETS,
     since=SINCE,
-    unsupported=single_cta,
     ref=_COMMIT_REF,
 )
 def tcgen05_commit(m: Any, i: Mods, mbar: Any) -> None:
@@ -95,7 +94,6 @@ def tcgen05_commit(m: Any, i: Mods, mbar: Any) -> None:
     arrives=True,
     targets=TARGETS,
     since=SINCE,
-    unsupported=single_cta,
     ref=_COMMIT_REF,
 )
 def tcgen05_commit_multicast(m: Any, i: Mods, mbar: Any, cta_mask: Any) -> None:

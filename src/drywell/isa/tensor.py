@@ -9,11 +9,13 @@ and the fills are `machine.tma`'s.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
+from drywell.isa.multicast import Landing, landings
 from drywell.isa.operand import GLOBAL, SHARED, policy
 from drywell.isa.rules import when
 from drywell.machine import tma
@@ -51,25 +53,30 @@ _SHAPES = (
 )
 
 
-def _unsupported(i: Mods) -> str | None:
-    mode = str(i["mode"] or "tile")
-    if mode != "tile":
-        return f"TMA mode .{mode} is not executed yet; .tile is"
-    if i.get("multicast"):
-        return "TMA multicast to several CTAs is not executed yet: clusters run with one CTA"
-    if i.get("cta_group") == "cta_group::2":
-        return "TMA with .cta_group::2 is not executed yet: clusters run with one CTA"
-    return None
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What of a tensor one lane moves: the map's address, the coordinates, how, and the im2col operand."""
+
+    pointer: int
+    coords: tuple[int, ...]
+    mode: str
+    offsets: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"box at {self.coords}" if self.mode == "tile" else f".{self.mode} box at {self.coords}"
 
 
-Where = tuple[int, tuple[int, ...]]
+def _vector(values: Any, lane: int, dtype: Any) -> tuple[int, ...]:
+    """Return the numbers of a brace list, or of a single register, that a lane gives."""
+    parts = values if isinstance(values, tuple) else (values,)
+    return tuple(int(np.asarray(v)[lane].astype(dtype)) for v in parts)
 
 
-def _where(address: tuple[Any, Any], lane: int) -> Where:
-    """Return the map's address and the signed coordinates that a lane gives."""
+def _where(i: Mods, address: tuple[Any, Any], lane: int, offsets: Any = None) -> Where:
+    """Return what a lane moves; its coordinates are signed, the im2col operand is not."""
     pointer, coords = address
-    values = coords if isinstance(coords, tuple) else (coords,)
-    return int(pointer[lane]), tuple(int(np.asarray(c)[lane].astype(np.int32)) for c in values)
+    extra = () if offsets is None else _vector(offsets, lane, np.uint16)
+    return Where(int(pointer[lane]), _vector(coords, lane, np.int32), str(i["mode"] or "tile"), extra)
 
 
 @instruction(
@@ -92,7 +99,6 @@ def _where(address: tuple[Any, Any], lane: int) -> Where:
     completes_by="mbarrier",
     arrives=True,
     since=(8, 0),
-    unsupported=_unsupported,
     ref=_REF,
 )
 def cp_async_bulk_tensor_load(
@@ -100,39 +106,45 @@ def cp_async_bulk_tensor_load(
 ) -> None:
     """Copy a box of a tensor into shared memory and complete its bytes, those outside the tensor included.
 
+    With `.multicast::cluster` it lands in every CTA of the mask, in each at a moment of its own; with
+    `.cta_group::2` the mbarrier may be the pair peer's.
     Undefined: misaligned operands (here a fault), touching the destination before completion is seen.
     """
+    is_pair = i["cta_group"] == "cta_group::2"
     is_cluster = i["dst"] == "shared::cluster"
     for lane in m.lanes():
-        _load(m, int(a[lane]), _where(tensor, lane), int(mbar[lane]), is_cluster)
+        where, target = _where(i, tensor, lane, offsets), int(a[lane])
+        what = f"load of the {where} into shared 0x{target:08x}"
+        lands = landings(m, lane, target, int(mbar[lane]), mask, what, is_pair)
+        m.start("tma", what, *(_landing(m, where, at, is_cluster, is_cluster or is_pair) for at in lands))
 
 
-def _load(m: Any, target: int, where: Where, barrier: int, is_cluster: bool) -> None:
-    pointer, coords = where
+def _landing(m: Any, where: Where, at: Landing, is_cluster: bool, tells_cluster: bool) -> Any:
+    """Return the stage that brings a box to one CTA and tells its mbarrier."""
 
     def perform() -> None:
-        tmap = tma.read_map(m, pointer)
-        moved = tma.load(m, tmap, coords, m.shared_target(target, is_cluster))
-        m.mbarrier(barrier, is_cluster).complete_tx(moved)
+        tmap = tma.read_map(m, where.pointer)
+        target = m.shared_target(at.data, is_cluster)
+        moved = tma.load(m, tmap, where.coords, target, mode=where.mode, offsets=where.offsets)
+        m.mbarrier(at.barrier, tells_cluster).complete_tx(moved)
 
-    m.start("tma", f"load of the box at {coords} into shared 0x{target:08x}", perform)
+    return perform
 
 
 def _store(m: Any, source: int, where: Where, op: str) -> Any:
     """Issue a store (or, with `op`, a reduction) of one box and return the operation."""
-    pointer, coords = where
     held: list[Any] = []
 
     def read() -> None:
-        tmap = tma.read_map(m, pointer)
+        tmap = tma.read_map(m, where.pointer)
         memory, offset = m.shared_target(source)
-        tma.check(m, tmap, coords, memory, offset)
-        held.extend((tmap, tma.get_box(m, tmap, memory, offset)))
+        box = tma.check(m, tmap, where.coords, memory, offset, where.mode)
+        held.extend((tmap, tma.get_box(m, tmap, memory, offset, box)))
 
     def write() -> None:
-        tma.write_box(m, held[0], coords, held[1], op)
+        tma.write_box(m, held[0], where.coords, held[1], op, where.mode)
 
-    what = f"{op or 'store'} of the box at {coords} from shared 0x{source:08x}"
+    what = f"{op or 'store'} of the {where} from shared 0x{source:08x}"
     return m.start("tma", what, read, write)
 
 
@@ -151,7 +163,6 @@ _STORE: dict[str, Any] = {
     "proxy": "async",
     "completes_by": "bulk group",
     "since": (8, 0),
-    "unsupported": _unsupported,
 }
 
 
@@ -167,7 +178,7 @@ def cp_async_bulk_tensor_store(m: Any, i: Mods, tensor: Any, a: Any, policy: Any
     been read.
     """
     for lane in m.lanes():
-        m.bulk_groups.add(_store(m, int(a[lane]), _where(tensor, lane), ""), (lane,))
+        m.bulk_groups.add(_store(m, int(a[lane]), _where(i, tensor, lane), ""), (lane,))
 
 
 @instruction(
@@ -182,7 +193,7 @@ def cp_reduce_async_bulk_tensor(m: Any, i: Mods, tensor: Any, a: Any, policy: An
     Undefined as for the store, and for an operation that the element type does not have.
     """
     for lane in m.lanes():
-        m.bulk_groups.add(_store(m, int(a[lane]), _where(tensor, lane), str(i["op"])), (lane,))
+        m.bulk_groups.add(_store(m, int(a[lane]), _where(i, tensor, lane), str(i["op"])), (lane,))
 
 
 @instruction(

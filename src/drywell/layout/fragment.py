@@ -267,3 +267,119 @@ def mma_m16n8_accumulator() -> tuple[IntArray, IntArray]:
     row = thread // 4 + 8 * (register // 2)
     col = 2 * (thread % 4) + register % 2
     return frozen(row), frozen(col)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MmaFragment:
+    """A factor or accumulator of `mma.sync`: element `i` of register `r` of thread `t` is element
+    (`row[t, r, i]`, `col[t, r, i]`) of the matrix, for B its (k, n). Arrays are [32, registers,
+    elements per register], the lowest bits first.
+    """
+
+    row: IntArray
+    col: IntArray
+
+
+@lru_cache(maxsize=64)
+def mma_factor(rows: int, K: int, bits: int) -> MmaFragment:
+    """Return the fragment of A (`rows` = M) or, transposed, of B (`rows` = N) of `mma.sync` with
+    elements of `bits` bits, for every shape but m8n8k4 of f16: (row, k) of each element.
+
+    Every register holds elements that follow each other along k. Four threads share 8 rows: thread
+    `t` has row `t / 4`; the registers first go to the row 8 further down, then to the next stretch
+    of k. Source: PTX ISA 9.7.14.5 "Matrix fragments for mma.m8n8k4" to "mma.m16n8k64".
+
+    >>> f = mma_factor(16, 16, 16)
+    >>> f.row[9, :, 0].tolist(), f.col[9, :, 0].tolist()
+    ([2, 10, 2, 10], [2, 2, 10, 10])
+    """
+    per = max(1, 32 // bits)
+    bands = rows // 8
+    thread = np.arange(WARP_LANES)[:, None, None]
+    register = np.arange(bands * K // (4 * per))[None, :, None]
+    element = np.arange(per)[None, None, :]
+    row = thread // 4 + 8 * (register % bands) + 0 * element
+    col = per * (thread % 4) + 4 * per * (register // bands) + element
+    return MmaFragment(frozen(row), frozen(col))
+
+
+@lru_cache(maxsize=8)
+def mma_accumulator(M: int, bits: int) -> MmaFragment:
+    """Return the fragment of C and D (M x 8) of `mma.sync`: two neighbours along n per 8 rows, in
+    one register when they have 16 bits.
+
+    >>> mma_accumulator(16, 16).row[9].tolist()
+    [[2, 2], [10, 10]]
+    """
+    thread = np.arange(WARP_LANES)[:, None]
+    number = np.arange(M // 4)[None, :]
+    row, col = thread // 4 + 8 * (number // 2), 2 * (thread % 4) + number % 2
+    shape = (WARP_LANES, -1, max(1, 32 // bits))
+    return MmaFragment(frozen(row.reshape(shape)), frozen(col.reshape(shape)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuadPairFragment:
+    """A matrix of `mma.sync.m8n8k4` of f16, of which the warp holds four: `matrix[t]` says which one
+    thread `t` has a part of; `row` and `col`, [32, elements], which elements.
+    """
+
+    matrix: IntArray
+    row: IntArray
+    col: IntArray
+
+
+@lru_cache(maxsize=8)
+def mma_quad_pair_factor(is_row_per_thread: bool) -> QuadPairFragment:
+    """Return the fragment of A, or with rows and columns exchanged of B, of `m8n8k4` of f16: (row, k)
+    of the four elements of a thread.
+
+    True when a thread has a row of A (`.row`) or a column of B (`.col`), False when its elements
+    share one k. Threads t and t + 16 to t + 19 with the same t / 4 work on matrix t / 4. Source: PTX
+    ISA 9.7.14.5.1 "Matrix fragments for mma.m8n8k4 with .f16 floating point type".
+    """
+    thread = np.arange(WARP_LANES)[:, None]
+    element = np.arange(4)[None, :]
+    low, upper = thread % 4, 4 * (thread // 16)
+    own, along = (low, element) if is_row_per_thread else (element, low)
+    row, col = np.broadcast_arrays(own + upper, along)
+    return QuadPairFragment(frozen(thread[:, 0] % 16 // 4), frozen(row), frozen(col))
+
+
+@lru_cache(maxsize=2)
+def mma_quad_pair_accumulator(bits: int) -> QuadPairFragment:
+    """Return the fragment of C and D of `m8n8k4` of f16, eight elements per thread; `bits` 16 or 32."""
+    thread = np.arange(WARP_LANES)[:, None]
+    element = np.arange(8)[None, :]
+    upper = 4 * (thread // 16)
+    if bits == 16:
+        row, col = np.broadcast_arrays(thread % 4 + upper, element)
+    else:
+        row = (thread & 1) + (element & 2) + upper
+        col = (element & 4) + (thread & 2) + (element & 1)
+    return QuadPairFragment(frozen(thread[:, 0] % 16 // 4), frozen(row), frozen(col))
+
+
+@lru_cache(maxsize=8)
+def byte_matrix_fragment(num: int, is_load: bool) -> MmaFragment:
+    """Return the fragment of the transposing byte forms of ldmatrix (`m16n16`, `is_load`) and stmatrix
+    (`m16n8`): byte `i` of register `r` of thread `t` is byte `col[t, r, i]` of the row that thread
+    `row[t, r, i]` points at.
+
+    `num` registers: for ldmatrix two per matrix, whose 16 rows threads 0 to 15 (16 to 31) give; for
+    stmatrix one per matrix of 8 rows. A register holds two rows, at column t / 4 and 8 further.
+    Source: public CUTLASS traits SM100_U8x8_LDSM_T, SM100_U8x16_LDSM_T, SM100_U8x4_STSM_T to
+    SM100_U8x16_STSM_T; the byte shuffle that public fp8 kernels make after the load agrees.
+
+    >>> byte_matrix_fragment(2, True).row[1].tolist()
+    [[4, 5, 4, 5], [6, 7, 6, 7]]
+    """
+    thread = np.arange(WARP_LANES)[:, None, None]
+    register = np.arange(num)[None, :, None]
+    byte = np.arange(4)[None, None, :]
+    if is_load:
+        row = 4 * (thread % 4) + 2 * (register % 2) + 16 * (register // 2) + byte % 2
+    else:
+        row = 2 * (thread % 4) + 8 * register + byte % 2
+    row, col = np.broadcast_arrays(row, thread // 4 + 8 * (byte // 2))
+    return MmaFragment(frozen(row), frozen(col))

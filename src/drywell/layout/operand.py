@@ -37,14 +37,15 @@ def chunk_addresses(
     MN-major: [ceil(num_rows * element_bytes / 16), num_k], a chunk holding consecutive rows at one
     k. Packed and padded types count as bytes (`element_bytes` 1, `num_k` the bytes of a row).
     LayoutError for an impossible swizzle or a row that is not whole chunks; UnsupportedError for a
-    base offset other than 0.
+    base offset other than 0 with a swizzle. ASSUMED: without one it means nothing, as in Triton's
+    descriptors of scale factors.
 
     >>> d = SmemDescriptor(start=0x400, lbo_bytes=0, sbo_bytes=1024, swizzle=2)
     >>> [hex(a) for a in chunk_addresses(d, 8, 16, 2)[5].tolist()]
     ['0x6d0', '0x6c0']
     """
     mode = desc.mode
-    if desc.base_offset:
+    if desc.base_offset and desc.swizzle:
         raise UnsupportedError(
             f"SMEM descriptor with base offset {desc.base_offset}: its part in the swizzle is undocumented"
         )

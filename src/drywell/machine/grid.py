@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -10,6 +12,7 @@ from drywell.arch import Gpu
 from drywell.base.errors import KernelFault, LaunchError
 from drywell.base.events import Event, Observer
 from drywell.base.options import DEFAULT, Options
+from drywell.base.span import NOWHERE
 from drywell.machine.barrier import ClusterBarrier, NamedBarriers
 from drywell.machine.gmem import GlobalMemory
 from drywell.machine.lanes import LANES
@@ -18,10 +21,15 @@ from drywell.machine.outcome import Wait, WaitReason
 from drywell.machine.queue import Pending
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.smem import RESERVED_BYTES, SharedMemory, SmemSymbol
-from drywell.machine.tmem import TensorMemory, TmemHolding
+from drywell.machine.tmem import PairRequest, TensorMemory, TmemHolding
 from drywell.machine.warp import Warp
 
 Dim3 = tuple[int, int, int]
+
+MISS_ONE_IN = 4
+"""How often a request for a waiting cluster misses although one waits: every fourth time under the lazy
+schedule, one time in four under a seeded one, never under the eager one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +89,11 @@ class Grid:
         self.num_threads = block_dim[0] * block_dim[1] * block_dim[2]
         self.num_warps = -(-self.num_threads // LANES)
         self.num_ctas = grid_dim[0] * grid_dim[1] * grid_dim[2]
+        self.cluster_size: int = cluster_dim[0] * cluster_dim[1] * cluster_dim[2]
         self.params = ParamMemory(params)
         self.pending = Pending()
         self.printed: list[str] = []
+        self.unsettled: Counter[str] = Counter()
         self.observers: list[Observer] = list(observers)
         self.version = 0
         self.clock: int = 0
@@ -94,6 +104,9 @@ class Grid:
         self._waiting: Iterator[Dim3] = self._cluster_origins()
         self._next: Dim3 | None = next(self._waiting, None)
         self.num_exited = 0
+        self.num_cancelled = 0
+        self.num_requests = 0
+        self._random = random.Random(options.seed * 1_000_003 + 1)
 
     def _check_dims(self) -> None:
         """Refuse dimensions that cannot be; LaunchError."""
@@ -119,8 +132,33 @@ class Grid:
 
     @property
     def is_done(self) -> bool:
-        """Say whether every CTA has exited (operations may still be pending)."""
-        return self.num_exited == self.num_ctas
+        """Say whether every CTA has exited or was cancelled (operations may still be pending)."""
+        return self.num_exited + self.num_cancelled == self.num_ctas
+
+    @property
+    def num_waiting(self) -> int:
+        """Return how many CTAs have neither started nor been cancelled."""
+        return self.num_ctas - self.num_cancelled - len(self.clusters) * self.cluster_size
+
+    def cancel_waiting(self) -> Dim3 | None:
+        """Take the next waiting cluster out of the launch and return its first CTA (cluster launch control).
+
+        None is a miss: no cluster waits, or the schedule lets the request miss (`MISS_ONE_IN`). A cancelled
+        cluster never starts.
+        """
+        self.num_requests += 1
+        if self._next is None or self._misses():
+            return None
+        origin, self._next = self._next, next(self._waiting, None)
+        self.num_cancelled += self.cluster_size
+        self.version += 1
+        return origin
+
+    def _misses(self) -> bool:
+        """Say whether this request misses although a cluster waits."""
+        if self.options.schedule == "seeded":
+            return self._random.randrange(MISS_ONE_IN) == 0
+        return self.options.schedule == "lazy" and self.num_requests % MISS_ONE_IN == 0
 
     def admit(self, limit: int | None = None) -> tuple[Cta, ...]:
         """Make waiting clusters resident, in order, while they fit (and at most `limit` CTAs); return the
@@ -144,21 +182,11 @@ class Grid:
     def _homes(self) -> tuple[Sm, ...] | None:
         """Choose an SM for each CTA of a cluster: the emptiest first, lowest number; None when they do
         not fit.
+
+        ASSUMED: no two CTAs of a cluster share an SM, so that each has Tensor Memory of its own.
         """
-        cx, cy, cz = self.cluster_dim
-        planned: dict[Sm, int] = {}
-        homes: list[Sm] = []
-        for _ in range(cx * cy * cz):
-            best = None
-            for sm in self.sms:
-                load = len(sm.ctas) + planned.get(sm, 0)
-                if (best is None or load < best[0]) and sm.has_room(planned.get(sm, 0) + 1):
-                    best = (load, sm)
-            if best is None:
-                return None
-            planned[best[1]] = planned.get(best[1], 0) + 1
-            homes.append(best[1])
-        return tuple(homes)
+        free = sorted((sm for sm in self.sms if sm.has_room()), key=lambda sm: len(sm.ctas))
+        return tuple(free[: self.cluster_size]) if len(free) >= self.cluster_size else None
 
     def _start(self, origin: Dim3, homes: tuple[Sm, ...]) -> Cluster:
         """Create the cluster at `origin` on the SMs `homes`."""
@@ -172,8 +200,10 @@ class Grid:
         for name, need, have in sm.needs():
             if need > have:
                 return f"one CTA needs {need} {name}, an SM has {have}"
-        size = self.cluster_dim[0] * self.cluster_dim[1] * self.cluster_dim[2]
-        return f"a cluster of {size} CTAs does not fit on {len(self.sms)} SMs at once"
+        return (
+            f"a cluster of {self.cluster_size} CTAs does not fit on {len(self.sms)} SMs at once: each CTA"
+            " of a cluster takes an SM of its own"
+        )
 
     def emit(self, event: Event) -> None:
         """Tell every observer."""
@@ -218,13 +248,21 @@ class Sm:
 
 
 class Cluster:
-    """The CTAs of one cluster by rank (x fastest), and their barrier."""
+    """The CTAs of one cluster by rank (x fastest), and their barrier.
+
+    `pair_requests` are, by number of the CTA pair, its allocations of Tensor Memory that wait for the other
+    CTA; `num_misses` counts its requests for a waiting cluster that found none, `has_seen_miss` says that a
+    thread has looked at such an answer.
+    """
 
     def __init__(self, grid: Grid, origin: Dim3, homes: tuple[Sm, ...]) -> None:
         self.grid = grid
         self.origin = origin
         self.ctas: list[Cta] = []
         self.barrier = ClusterBarrier(self)
+        self.pair_requests: dict[int, list[PairRequest]] = {}
+        self.num_misses = 0
+        self.has_seen_miss = False
         cx, cy, cz = grid.cluster_dim
         for rank, (dz, dy, dx) in enumerate(product(range(cz), range(cy), range(cx))):
             index = (origin[0] + dx, origin[1] + dy, origin[2] + dz)
@@ -252,6 +290,17 @@ class Cta:
             Warp(self, i, kernel.registers, kernel.local_bytes) for i in range(grid.num_warps)
         )
         sm.ctas.append(self)
+
+    @property
+    def peer(self) -> Cta | None:
+        """Return the other CTA of its pair, whose rank differs in bit 0 only; None when there is none."""
+        ctas, rank = self.cluster.ctas, self.rank ^ 1
+        return ctas[rank] if rank < len(ctas) else None
+
+    @property
+    def has_started(self) -> bool:
+        """Say whether one of its warps has come to an instruction."""
+        return any(warp.span is not NOWHERE for warp in self.warps)
 
     def set_max_registers(self, warp: Warp, count: int, is_increase: bool) -> Wait | None:
         """Move `warp` to `count` registers per thread (setmaxnreg.inc / .dec); inc waits for the CTA's

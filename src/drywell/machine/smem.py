@@ -99,7 +99,8 @@ def owner(cta: Cta, address: int, is_cluster: bool, what: str) -> tuple[SharedMe
     """Return the shared memory that `address` means to `cta`, and the offset in it.
 
     Without `is_cluster` (`.shared`, `.shared::cta`) another CTA's rank is the fault SHARED-WINDOW; with
-    it, a rank the cluster has not is SHARED-WINDOW and one whose CTA has ended PEER-EXIT-EARLY. `what`
+    it, a rank the cluster has not is SHARED-WINDOW, one whose CTA has ended PEER-EXIT-EARLY, and one whose
+    CTA has executed nothing yet PEER-NOT-STARTED (nothing can have told this CTA that it runs). `what`
     begins the message.
     """
     rank, offset = split(address)
@@ -113,6 +114,7 @@ def owner(cta: Cta, address: int, is_cluster: bool, what: str) -> tuple[SharedMe
             hint="a mapa result needs the .shared::cluster form",
         )
     ctas = cta.cluster.ctas
+    reaches = f"{what} at shared address 0x{address:08x} reaches CTA rank {rank}"
     if rank >= len(ctas):
         raise KernelFault(
             "SHARED-WINDOW",
@@ -121,7 +123,13 @@ def owner(cta: Cta, address: int, is_cluster: bool, what: str) -> tuple[SharedMe
     if ctas[rank].has_exited:
         raise KernelFault(
             "PEER-EXIT-EARLY",
-            f"{what} at shared address 0x{address:08x} reaches CTA rank {rank}, which has exited",
+            f"{reaches}, which has exited",
             hint="let the peer wait at a cluster barrier before it returns",
+        )
+    if not ctas[rank].has_started:
+        raise KernelFault(
+            "PEER-NOT-STARTED",
+            f"{reaches}, which has not executed an instruction yet: its shared memory need not be there",
+            hint="meet at a cluster barrier before the first access to another CTA's shared memory",
         )
     return ctas[rank].smem, offset

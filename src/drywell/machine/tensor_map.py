@@ -1,8 +1,12 @@
 """Tensor maps: what a TMA instruction is told about a tensor, and the 128 bytes that say it.
 
 MEASURED (H200, driver 13.0, by differencing encodes): the little-endian words q0..q7 below; q8 and q9 are
-the driver's own. A decoder reads q0..q7 only and ignores q1[3:0] and q1[21], which other encoders set or
-clear at will.
+the driver's own. A decoder reads q0..q7 only and ignores q1[21], which other encoders set or clear at
+will; q1[3:0] is 1 in a map for im2col and 0 (or 2, from CuTe's encoder) in a tiled one. An im2col map of
+4 dimensions has channels - 1 where the innermost box is, the lower corner's W and H and the upper corner's
+W and H in bytes 0 to 3 of q7, and pixels - 1 from bit 32 of q7.
+ASSUMED: with 3 and 5 dimensions each corner has the same 16 bits, split evenly (one s16, three s5); a map
+for im2col::w is laid out as one of 3 dimensions and has 3 in q1[3:0].
 ASSUMED: what sm_90 cannot express (128B swizzles with wider atoms, the 96B swizzle, packed element types)
 has no known place; here element-type codes 13 to 15 go into the type field, the atomicity into q1[23:22]
 and 96B into q1[24], bits that drivers leave 0. The bytes alone thus carry everything, so maps may be
@@ -15,12 +19,15 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from drywell.base.errors import KernelFault, LaunchError
+from drywell.machine.im2col import CORNER_BITS, MODES, corner_problems
 
 MAP_BYTES = 128
 MAP_ALIGN = 64
 MAX_RANK = 5
+MAX_PIXELS = 1024
 _READ_BYTES = 64
 
 
@@ -70,6 +77,8 @@ _TF32 = {7: 11, 8: 12}
 INTERLEAVES = ("none", "16B", "32B")
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 FILL_MODES = ("zero", "nan")
+_MODE_CODES = {"tile": 0, "im2col": 1, "im2col::w": 3}
+_MODES_BY_CODE = {1: "im2col", 3: "im2col::w"}
 
 _SWIZZLES: dict[str, tuple[int, int]] = {
     "none": (0, 0),
@@ -89,11 +98,11 @@ _SMEM_ALIGN = {0: 16, 32: 256, 64: 512, 128: 1024, 96: 256}
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A tiled tensor map. Dimensions go innermost first; `global_stride` is in bytes, for dimensions 1
-    and up.
+    """A tensor map. Dimensions go innermost first; `global_stride` is in bytes, for dimensions 1 and up.
 
     `elemtype` is a key of ELEMENT_TYPES, `swizzle` one of `layout.swizzle.SWIZZLE_MODES`, `fill_mode`
-    zero or nan.
+    zero or nan. With `mode` im2col or im2col::w, `box_dim` is (channels per pixel, pixels per column) and
+    the corners are given, W first.
 
     >>> tmap = TensorMap(0x1000, "f16", (128, 128), (256,), (64, 128), (1, 1), swizzle="128B")
     >>> hex(struct.unpack_from("<2Q", encode(tmap))[1])
@@ -110,6 +119,9 @@ class TensorMap:
     swizzle: str = "none"
     fill_mode: str = "zero"
     l2_promotion: str = "none"
+    mode: str = "tile"
+    lower_corner: tuple[int, ...] = ()
+    upper_corner: tuple[int, ...] = ()
 
     @property
     def rank(self) -> int:
@@ -129,6 +141,8 @@ class TensorMap:
         MEASURED (H200): box 32 with stride 3 moves 11; the innermost stride counts only when interleaved.
         """
         inner, *outer = self.box_dim
+        if self.mode != "tile":
+            return self.box_dim
         rest = zip(outer, self.element_stride[1:], strict=True)
         return (inner, *(-(-box // stride) for box, stride in rest))
 
@@ -144,12 +158,13 @@ def problems(tmap: TensorMap) -> tuple[str, ...]:
         ("swizzle", tuple(_SWIZZLES)),
         ("fill_mode", FILL_MODES),
         ("l2_promotion", L2_PROMOTIONS),
+        ("mode", MODES),
     ):
         if getattr(tmap, field) not in table:
             return (f"there is no {field} '{getattr(tmap, field)}'; use one of {', '.join(table)}",)
     for field, count in (
         ("global_stride", tmap.rank - 1),
-        ("box_dim", tmap.rank),
+        ("box_dim", tmap.rank if tmap.mode == "tile" else 2),
         ("element_stride", tmap.rank),
     ):
         if len(getattr(tmap, field)) != count:
@@ -157,7 +172,9 @@ def problems(tmap: TensorMap) -> tuple[str, ...]:
                 f"{field} has {len(getattr(tmap, field))} entries; a tensor of rank {tmap.rank} needs"
                 f" {count}",
             )
-    return (*_address_problems(tmap), *_dim_problems(tmap), *_box_problems(tmap), *_mode_problems(tmap))
+    corners = corner_problems(tmap.mode, tmap.rank, tmap.lower_corner, tmap.upper_corner)
+    parts = _address_problems(tmap), _dim_problems(tmap), _box_problems(tmap), _mode_problems(tmap)
+    return (*corners, *(problem for part in parts for problem in part))
 
 
 def _grain(tmap: TensorMap) -> int:
@@ -193,10 +210,11 @@ def _dim_problems(tmap: TensorMap) -> list[str]:
 
 
 def _box_problems(tmap: TensorMap) -> list[str]:
+    most = (256, MAX_PIXELS) if tmap.mode != "tile" else (256,) * MAX_RANK
     out = [
-        f"box_dim[{i}] is {box}; it must be 1 to 256"
+        f"box_dim[{i}] is {box}; it must be 1 to {most[i]}"
         for i, box in enumerate(tmap.box_dim)
-        if not 1 <= box <= 256
+        if not 1 <= box <= most[i]
     ]
     out += [
         f"element_stride[{i}] is {stride}; it must be 1 to 8"
@@ -252,18 +270,48 @@ def encode(tmap: TensorMap) -> bytes:
     replace(raw, "swizzle_atomicity", atomicity)
     replace(raw, "fill_mode", FILL_MODES.index(tmap.fill_mode))
     _set(raw, 1, 17, 2, L2_PROMOTIONS.index(tmap.l2_promotion))
+    _set(raw, 1, 0, 4, _MODE_CODES[tmap.mode])
+    if tmap.mode == "tile":
+        for i, box in enumerate(tmap.box_dim):
+            replace(raw, "box_dim", box, i)
+    else:
+        _set_columns(raw, tmap)
     for i in range(tmap.rank):
         replace(raw, "global_dim", tmap.global_dim[i], i)
-        replace(raw, "box_dim", tmap.box_dim[i], i)
         replace(raw, "element_stride", tmap.element_stride[i], i)
     for i, stride in enumerate(tmap.global_stride):
         replace(raw, "global_stride", stride, i)
     volume = tmap.element.bits
-    for box, step in zip(tmap.box_dim, tmap.element_stride, strict=True):
+    steps = tmap.element_stride if tmap.mode == "tile" else (1, 1)
+    for box, step in zip(tmap.box_dim, steps, strict=True):
         volume *= box // step
     _set(raw, 8, 0, 64, volume // 8)
     _set(raw, 9, 0, 64, _SMEM_ALIGN[SWIZZLE_SPANS[tmap.swizzle]])
     return bytes(raw)
+
+
+def _set_columns(raw: bytearray, tmap: TensorMap) -> None:
+    """Set what an im2col map has in place of a box: channels, pixels and the two corners."""
+    channels, pixels = tmap.box_dim
+    _set(raw, 6, 56, 8, channels - 1)
+    _set(raw, 7, 32, 10, pixels - 1)
+    for half, corner in ((0, tmap.lower_corner), (16, tmap.upper_corner)):
+        width = CORNER_BITS[len(corner)]
+        for i, value in enumerate(corner):
+            _set(raw, 7, half + i * width, width, value)
+
+
+def _columns(mode: str, rank: int, q6: int, q7: int) -> dict[str, Any]:
+    """Return the box and the corners of an im2col map."""
+    count = rank - 2 if mode == "im2col" else 1
+    width = CORNER_BITS[count]
+
+    def corner(half: int) -> tuple[int, ...]:
+        fields = (q7 >> half + i * width & (1 << width) - 1 for i in range(count))
+        return tuple((f ^ 1 << width - 1) - (1 << width - 1) for f in fields)
+
+    box = ((q6 >> 56) + 1, (q7 >> 32 & MAX_PIXELS - 1) + 1)
+    return {"box_dim": box, "lower_corner": corner(0), "upper_corner": corner(16)}
 
 
 def decode(raw: bytes | bytearray | memoryview) -> TensorMap:
@@ -279,17 +327,20 @@ def _decode(raw: bytes) -> TensorMap:
     rank = (q[1] >> 4 & 7) + 1
     code = q[1] >> 7 & 15
     code = _TF32.get(code, -1) if q[1] >> 16 & 1 else code
-    mode = 4 if q[1] >> 24 & 1 else q[1] >> 13 & 3
+    width = 4 if q[1] >> 24 & 1 else q[1] >> 13 & 3
     swizzles = {pair: name for name, pair in _SWIZZLES.items()}
-    swizzle = swizzles.get((mode, q[1] >> 22 & 3))
+    swizzle = swizzles.get((width, q[1] >> 22 & 3))
     interleave = q[1] >> 11 & 3
-    if rank > MAX_RANK or code not in BY_CODE or swizzle is None or interleave >= len(INTERLEAVES):
+    mode = _MODES_BY_CODE.get(q[1] & 15, "tile")
+    no_such_rank = rank > MAX_RANK or (mode != "tile" and rank < 3)
+    if no_such_rank or code not in BY_CODE or swizzle is None or interleave >= len(INTERLEAVES):
         raise KernelFault(
             "TMA-MAP",
-            f"these 128 bytes are no tensor map: rank {rank}, element type code {code}, swizzle mode {mode}"
-            f" with atomicity {q[1] >> 22 & 3}, interleave {interleave} (q1 = 0x{q[1]:016x})",
+            f"these 128 bytes are no tensor map: {mode}, rank {rank}, element type code {code},"
+            f" swizzle mode {width} with atomicity {q[1] >> 22 & 3}, interleave {interleave} (q1 = 0x{q[1]:016x})",
             hint="encode it with drywell.tensor_map, or fill every field with tensormap.replace",
         )
+    tile = {"box_dim": tuple(b + 1 for b in (q[6] >> 56, *(q[7] >> 8 * i & 255 for i in range(4)))[:rank])}
     low = (q[1] >> 32, q[2] & _M32, q[2] >> 32, q[3] & _M32)
     return TensorMap(
         global_address=q[0],
@@ -298,12 +349,13 @@ def _decode(raw: bytes) -> TensorMap:
             *(d + 1 for d in (q[4] & _M32, q[4] >> 32, q[5] & _M32, q[5] >> 32, q[6] & _M32)[:rank]),
         ),
         global_stride=tuple((low[i] | (q[3] >> 32 + 4 * i & 15) << 32) << 4 for i in range(rank - 1)),
-        box_dim=tuple(b + 1 for b in (q[6] >> 56, *(q[7] >> 8 * i & 255 for i in range(4)))[:rank]),
         element_stride=tuple((q[6] >> 32 + 3 * i & 7) + 1 for i in range(rank)),
         interleave_layout=INTERLEAVES[interleave],
         swizzle=swizzle,
         fill_mode=FILL_MODES[q[1] >> 15 & 1],
         l2_promotion=L2_PROMOTIONS[q[1] >> 17 & 3],
+        mode=mode,
+        **(tile if mode == "tile" else _columns(mode, rank, q[6], q[7])),
     )
 
 

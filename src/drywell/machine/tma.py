@@ -1,13 +1,22 @@
-"""The tensor copy engine in tile mode: boxes of 1 to 5 dimensions between global and shared memory.
+"""The tensor copy engine: boxes, gathered rows and im2col columns between global and shared memory.
+
+A copy is rows of bytes. In tile mode they are the rows of a box of 1 to 5 dimensions; gather4 and scatter4
+take the four rows that the coordinates name; the im2col modes take one row of channels per pixel
+(`im2col`). Packed 4- and 6-bit types lie in shared memory in slots of 16 bytes, 16 elements each, whose
+padding a load leaves as it was.
 
 MEASURED (H200): elements outside the tensor are filled, and counted by complete_tx like the others; with
 a swizzle the rows lie one swizzle span apart even when they are narrower, and the swizzle works on
 absolute shared addresses; a start that is not 16-byte aligned in the innermost dimension faults.
+ASSUMED: complete_tx counts the bytes of packed elements without their padding (CUTLASS and Triton expect
+that many); `padded_complete_tx` = slots counts the slots.
 Source: PTX ISA 9.7.9.27 (cp.async.bulk.tensor), 5.5 (tensors); CUDA driver API, cuTensorMapEncodeTiled.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +26,7 @@ from numpy.typing import NDArray
 
 from drywell.base.errors import UnsupportedError
 from drywell.layout.swizzle import SWIZZLE_MODES
+from drywell.machine.im2col import MAP_MODES, num_pixels, pixels, start_problem
 from drywell.machine.lanes import Bytes
 from drywell.machine.reduce import combine
 from drywell.machine.smem import SharedMemory
@@ -27,13 +37,16 @@ if TYPE_CHECKING:
     from drywell.machine.warp import Warp
 
 SMEM_ALIGN = 128
+_ROW_MODES = ("tile::gather4", "tile::scatter4")
 CHUNK = 16
+_PER_SLOT = 16
+PADDED = {"b4x16_p64": 8, "b6x16_p32": 12}
+"""Packed types that are padded in shared memory -> bytes of data in each slot of 16."""
+
 _UNMODELLED = {
-    "b4x16_p64": "element type b4x16_p64 (16U4_ALIGN16B)",
-    "b6x16_p32": "element type b6x16_p32 (16U6_ALIGN16B)",
-    "96B": "the 96B swizzle",
-    "16B": "interleave 16B",
-    "32B": "interleave 32B",
+    "96B": "the 96B swizzle (sm_103a only)",
+    "16B": "interleave 16B (how its slices lie in shared memory is not published)",
+    "32B": "interleave 32B (how its slices lie in shared memory is not published)",
 }
 
 _NAN_FILL: dict[str, bytes] = {
@@ -50,19 +63,25 @@ _NAN_FILL: dict[str, bytes] = {
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The box of a map: `counts` of its outer dimensions (dimension 1 first), `row_bytes` of a row,
-    `pitch` in SMEM.
+    """The box of a map: `counts` of its outer dimensions (dimension 1 first), `row_bytes` of a row in
+    global memory, `pitch` in SMEM, `slot_bytes` of data in 16 bytes of it.
     """
 
     counts: tuple[int, ...]
     rows: int
     row_bytes: int
     pitch: int
+    slot_bytes: int = CHUNK
 
     @property
     def num_bytes(self) -> int:
-        """Return the bytes of the whole box: what complete_tx counts."""
+        """Return the bytes of the whole box, without padding: what complete_tx counts."""
         return self.rows * self.row_bytes
+
+    @property
+    def smem_row_bytes(self) -> int:
+        """Return the bytes of a row in shared memory, with padding."""
+        return self.row_bytes // self.slot_bytes * CHUNK
 
     @property
     def footprint(self) -> int:
@@ -79,19 +98,22 @@ def unmodelled(tmap: TensorMap) -> str:
 
 
 @lru_cache(maxsize=256)
-def box_of(tmap: TensorMap) -> Box:
-    """Return the box of a map that is modelled."""
+def box_of(tmap: TensorMap, mode: str = "tile", offsets: tuple[int, ...] = ()) -> Box:
+    """Return the box of a map that is modelled, as an instruction of a mode takes it."""
     inner, *outer = tmap.counts
+    if mode in _ROW_MODES:
+        outer = [4]
+    elif mode != "tile":
+        outer = [num_pixels(tmap, mode, offsets[0] if mode.startswith("im2col::w") else 0)]
     row_bytes = inner * tmap.element.bits // 8
-    rows = 1
-    for count in outer:
-        rows *= count
-    return Box(tuple(outer), rows, row_bytes, max(row_bytes, SWIZZLE_SPANS[tmap.swizzle]))
+    slot_bytes = PADDED.get(tmap.elemtype, CHUNK)
+    pitch = max(row_bytes * CHUNK // slot_bytes, SWIZZLE_SPANS[tmap.swizzle])
+    return Box(tuple(outer), math.prod(outer), row_bytes, pitch, slot_bytes)
 
 
-def box_bytes(tmap: TensorMap) -> int:
+def box_bytes(tmap: TensorMap, mode: str = "tile", offsets: tuple[int, ...] = ()) -> int:
     """Return the bytes a copy of one box counts."""
-    return box_of(tmap).num_bytes
+    return box_of(tmap, mode, offsets).num_bytes
 
 
 def read_map(m: Warp, address: int, space: str = "") -> TensorMap:
@@ -109,15 +131,22 @@ def read_map(m: Warp, address: int, space: str = "") -> TensorMap:
     return tmap
 
 
-def check(m: Warp, tmap: TensorMap, coords: tuple[int, ...], memory: SharedMemory, offset: int) -> Box:
+def check(
+    m: Warp,
+    tmap: TensorMap,
+    coords: tuple[int, ...],
+    memory: SharedMemory,
+    offset: int,
+    mode: str = "tile",
+    offsets: tuple[int, ...] = (),
+) -> Box:
     """Check the operands of a tensor copy and return its box.
 
-    Faults: TMA-MAP (rank), TMA-ALIGN (128 bytes in shared memory, 16 in the innermost dimension),
-    SHARED-WINDOW.
+    Faults: TMA-MAP (rank, or a map made for another mode), TMA-BOX (a start outside the box of an im2col
+    map), TMA-ALIGN (128 bytes in shared memory, 16 in the innermost dimension), SHARED-WINDOW.
     """
-    box = box_of(tmap)
-    if len(coords) != tmap.rank:
-        m.fault("TMA-MAP", f"{len(coords)} coordinates for a tensor map of rank {tmap.rank}")
+    _check_mode(m, tmap, coords, mode)
+    box = box_of(tmap, mode, offsets)
     if offset % SMEM_ALIGN:
         m.fault(
             "TMA-ALIGN",
@@ -132,8 +161,40 @@ def check(m: Warp, tmap: TensorMap, coords: tuple[int, ...], memory: SharedMemor
             f"the innermost coordinate {coords[0]} of {tmap.elemtype} elements is at byte"
             f" {start_bits / 8:g}; a box starts at a multiple of {CHUNK} bytes",
         )
+    if tmap.elemtype in PADDED and coords[0] % 128:
+        m.fault(
+            "TMA-ALIGN",
+            f"the innermost coordinate {coords[0]} of {tmap.elemtype} elements is not a multiple of 128",
+        )
     memory.view(offset, box.footprint)
     return box
+
+
+def _check_mode(m: Warp, tmap: TensorMap, coords: tuple[int, ...], mode: str) -> None:
+    """Check that a map is made for the mode and has its rank, and where an im2col walk starts."""
+    if tmap.mode != MAP_MODES[mode]:
+        m.fault(
+            "TMA-MAP",
+            f"an instruction with .{mode} uses a tensor map made for {tmap.mode}",
+            hint=f'make the map with mode="{MAP_MODES[mode]}", or use .{tmap.mode}',
+        )
+    is_rows = mode in _ROW_MODES
+    if tmap.rank != (2 if is_rows else len(coords)):
+        what = "2 dimensions" if is_rows else f"{len(coords)} coordinates"
+        m.fault("TMA-MAP", f"{what} for a tensor map of rank {tmap.rank}")
+    if is_rows and tmap.box_dim[1] != 1:
+        m.fault(
+            "TMA-MAP",
+            f".{mode} uses a tensor map whose box has {tmap.box_dim[1]} rows; it must have 1",
+            hint="the four rows come from the coordinates",
+        )
+    if tmap.mode == "tile":
+        return
+    problem = start_problem(tmap, coords, mode)
+    if not problem and mode == "im2col_no_offs" and min(coords) < 0:
+        problem = f"the coordinates {coords} are negative"
+    if problem:
+        m.fault("TMA-BOX", f"{problem} (an im2col map with corners {tmap.lower_corner}, {tmap.upper_corner})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +259,18 @@ def _tensor_view(m: Warp, part: _Inside, is_write: bool) -> NDArray[Any]:
     )
 
 
-def read_box(m: Warp, tmap: TensorMap, coords: tuple[int, ...]) -> Bytes:
+def read_box(
+    m: Warp,
+    tmap: TensorMap,
+    coords: tuple[int, ...],
+    mode: str = "tile",
+    offsets: tuple[int, ...] = (),
+) -> Bytes:
     """Return the box at `coords` from global memory, uint8[rows, row_bytes]; outside the tensor it is
     filled.
     """
-    box = box_of(tmap)
-    part = _inside(tmap, coords, box)
+    box = box_of(tmap, mode, offsets)
+    part = _inside(tmap, coords, box) if mode == "tile" else None
     full = (*box.counts[::-1], box.row_bytes)
     if part is not None and part.shape == full:
         return _tensor_view(m, part, False).reshape(box.rows, box.row_bytes)
@@ -213,23 +280,52 @@ def read_box(m: Warp, tmap: TensorMap, coords: tuple[int, ...]) -> Bytes:
         out.reshape(-1, pattern.size)[:] = pattern
     if part is not None:
         out.reshape(full)[part.where] = _tensor_view(m, part, False)
+    elif mode != "tile":
+        for row, piece in _pieces(tmap, coords, mode, offsets, box):
+            out[row][piece.where] = _tensor_view(m, piece, False)
     return out
 
 
-def write_box(m: Warp, tmap: TensorMap, coords: tuple[int, ...], data: Bytes, op: str = "") -> None:
+def write_box(
+    m: Warp, tmap: TensorMap, coords: tuple[int, ...], data: Bytes, op: str = "", mode: str = "tile"
+) -> None:
     """Write a box (uint8[rows, row_bytes]) to global memory, dropping what is outside; with `op` combine
     it there.
 
     `op` is add, min, max, inc, dec, and, or, xor, on the map's element type. ASSUMED: negative start
     coordinates are clipped like the far edge (PTX forbids them in stores).
     """
-    box = box_of(tmap)
-    part = _inside(tmap, coords, box)
-    if part is None:
+    box = box_of(tmap, mode)
+    pieces = []
+    if mode == "tile":
+        part = _inside(tmap, coords, box)
+        if part is not None:
+            pieces = [(part, data.reshape(*box.counts[::-1], box.row_bytes)[part.where])]
+    else:
+        rows = _pieces(tmap, coords, mode, (), box)
+        pieces = [(piece, data[row][piece.where]) for row, piece in rows]
+    for piece, new in pieces:
+        view = _tensor_view(m, piece, True)
+        view[...] = combine(op, tmap.elemtype, view, new) if op else new
+
+
+def _pieces(
+    tmap: TensorMap, coords: tuple[int, ...], mode: str, offsets: tuple[int, ...], box: Box
+) -> Iterator[tuple[int, _Inside]]:
+    """Yield the rows of a gather or an im2col copy that lie in the tensor: number, and which part does."""
+    first, last = max(0, coords[0]), min(tmap.global_dim[0], coords[0] + tmap.box_dim[0])
+    if first >= last:
         return
-    new = data.reshape(*box.counts[::-1], box.row_bytes)[part.where]
-    view = _tensor_view(m, part, True)
-    view[...] = combine(op, tmap.elemtype, view, new) if op else new
+    bits = tmap.element.bits
+    skip, length = (first - coords[0]) * bits // 8, (last - first) * bits // 8
+    if mode in _ROW_MODES:
+        places = np.array(coords[1:], np.int64)[:, None]
+    else:
+        places = pixels(tmap, coords, mode, offsets)
+    inside = ((places >= 0) & (places < np.array(tmap.global_dim[1:], np.int64))).all(1)
+    starts = tmap.global_address + first * bits // 8 + places @ np.array(tmap.global_stride, np.int64)
+    for row in np.flatnonzero(inside):
+        yield int(row), _Inside(int(starts[row]), (length,), (1,), (slice(skip, skip + length),), length)
 
 
 @lru_cache(maxsize=512)
@@ -247,16 +343,15 @@ def _chunk_index(
 
 
 def _chunks(
-    m: Warp, tmap: TensorMap, memory: SharedMemory, offset: int, is_write: bool
+    m: Warp, tmap: TensorMap, box: Box, memory: SharedMemory, offset: int, is_write: bool
 ) -> tuple[Any, Any, Any]:
     """Return the shared memory under a box as chunks, the index of the box's chunks in it, and their
     dtype.
     """
-    box = box_of(tmap)
     mode = SWIZZLE_MODES[tmap.swizzle]
     dtype = np.dtype("<c16") if mode.atom_bytes >= CHUNK else np.dtype("<u8")
     phase = offset % mode.period_bytes
-    index = _chunk_index(box.rows, box.row_bytes, box.pitch, tmap.swizzle, phase, dtype.itemsize)
+    index = _chunk_index(box.rows, box.smem_row_bytes, box.pitch, tmap.swizzle, phase, dtype.itemsize)
     view = memory.view(offset, box.footprint, is_write)
     if is_write:
         m.changed()
@@ -264,14 +359,25 @@ def _chunks(
         base = memory.base | offset
         where, size = np.array([base]), box.footprint
         if box.pitch != box.row_bytes:
-            where, size = base + index.reshape(-1) * dtype.itemsize, dtype.itemsize
+            where = base + index.reshape(-1) * dtype.itemsize
+            size = box.slot_bytes if tmap.elemtype in PADDED else dtype.itemsize
         m.record("shared", where, size, is_write, "async", np.ones(where.size, np.bool_))
     return view.view(dtype), index, dtype
 
 
-def put_box(m: Warp, tmap: TensorMap, memory: SharedMemory, offset: int, data: Bytes) -> None:
-    """Write a box (uint8[rows, row_bytes]) into shared memory at a window offset, swizzled."""
-    chunks, index, dtype = _chunks(m, tmap, memory, offset, True)
+def put_box(
+    m: Warp, tmap: TensorMap, memory: SharedMemory, offset: int, data: Bytes, box: Box | None = None
+) -> None:
+    """Write a box (uint8[rows, row_bytes]) into shared memory at a window offset, swizzled.
+
+    Padding of packed types keeps what it held.
+    """
+    box = box or box_of(tmap)
+    chunks, index, dtype = _chunks(m, tmap, box, memory, offset, True)
+    if tmap.elemtype in PADDED:
+        slots = chunks.view(np.uint8).reshape(-1, CHUNK)
+        slots[index, : box.slot_bytes] = data.reshape(*index.shape, box.slot_bytes)
+        return
     rows = np.ascontiguousarray(data).view(dtype)
     if tmap.swizzle == "none":
         chunks[:] = rows.reshape(-1)
@@ -279,18 +385,41 @@ def put_box(m: Warp, tmap: TensorMap, memory: SharedMemory, offset: int, data: B
         chunks[index] = rows
 
 
-def get_box(m: Warp, tmap: TensorMap, memory: SharedMemory, offset: int) -> Bytes:
-    """Return a box (uint8[rows, row_bytes], a copy) from shared memory at a window offset, unswizzled."""
-    chunks, index, _ = _chunks(m, tmap, memory, offset, False)
-    return np.asarray(chunks[index]).view(np.uint8)
+def get_box(
+    m: Warp, tmap: TensorMap, memory: SharedMemory, offset: int, box: Box | None = None
+) -> Bytes:
+    """Return a box (uint8[rows, row_bytes], a copy) from shared memory at a window offset, unswizzled.
+
+    Six-bit elements (b6p2x16) lie one in a byte; the upper two bits are dropped. Fault TMA-MAP: 4-bit
+    elements with padding are for loads only.
+    """
+    box = box or box_of(tmap)
+    chunks, index, _ = _chunks(m, tmap, box, memory, offset, False)
+    data = np.asarray(chunks[index]).view(np.uint8)
+    if tmap.elemtype not in PADDED:
+        return data
+    if tmap.elemtype != "b6x16_p32":
+        m.fault("TMA-MAP", f"a store with element type {tmap.elemtype}, which is for loads only")
+    bits = np.unpackbits(data.reshape(-1, _PER_SLOT, 1), axis=2, bitorder="little")[:, :, :6]
+    return np.packbits(bits.reshape(box.rows, -1), axis=1, bitorder="little")
 
 
-def load(m: Warp, tmap: TensorMap, coords: tuple[int, ...], *targets: tuple[SharedMemory, int]) -> int:
+def load(
+    m: Warp,
+    tmap: TensorMap,
+    coords: tuple[int, ...],
+    *targets: tuple[SharedMemory, int],
+    mode: str = "tile",
+    offsets: tuple[int, ...] = (),
+) -> int:
     """Copy the box at `coords` into shared memory (into each of `targets`); return the bytes complete_tx
     counts.
     """
-    data = read_box(m, tmap, coords)
     for memory, offset in targets:
-        check(m, tmap, coords, memory, offset)
-        put_box(m, tmap, memory, offset, data)
-    return box_bytes(tmap)
+        check(m, tmap, coords, memory, offset, mode, offsets)
+    box = box_of(tmap, mode, offsets)
+    data = read_box(m, tmap, coords, mode, offsets)
+    for memory, offset in targets:
+        put_box(m, tmap, memory, offset, data, box)
+    counts_slots = m.grid.options.padded_complete_tx == "slots"
+    return box.rows * box.smem_row_bytes if counts_slots else box.num_bytes

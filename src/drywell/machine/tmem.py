@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drywell.base.errors import UnsupportedError
 from drywell.base.events import TmemAllocated
 from drywell.base.options import Options
 from drywell.layout.tmem import (
@@ -44,18 +43,95 @@ Index = NDArray[np.integer[Any]]
 
 
 class TmemHolding:
-    """What one CTA holds: `mine` and `starts` are granule masks, `sizes` the columns of each base granule."""
+    """What one CTA holds: `mine` and `starts` are granule masks, `sizes` the columns of each base granule,
+    `pairs` the allocation of the CTA pair that a base granule came from.
+    """
 
-    __slots__ = ("allocators", "is_used", "last_cols", "mine", "relinquished", "sizes", "starts")
+    __slots__ = ("allocators", "is_used", "last_cols", "mine", "pairs", "relinquished", "sizes", "starts")
 
     def __init__(self) -> None:
         self.mine = 0
         self.starts = 0
         self.sizes: dict[int, int] = {}
         self.allocators: dict[int, int] = {}
+        self.pairs: dict[int, PairRequest] = {}
         self.relinquished = False
         self.last_cols = NUM_COLS
         self.is_used = False
+
+
+class Ask(NamedTuple):
+    """What one CTA of a pair asks for: `store` writes the address at window offset `offset`."""
+
+    warp: Warp
+    num_cols: int
+    offset: int
+    store: Callable[[int], None]
+
+
+class PairRequest:
+    """One `tcgen05.alloc.cta_group::2` of a CTA pair: `asks` by bit 0 of the rank.
+
+    Both CTAs get the same columns, in one step, as soon as both have come and both SMs have them. `passed`
+    are the sides whose warp has gone on with its address.
+    """
+
+    __slots__ = ("asks", "is_taken", "passed")
+
+    def __init__(self) -> None:
+        self.asks: dict[int, Ask] = {}
+        self.is_taken = False
+        self.passed: set[int] = set()
+
+    def join(self, side: int, ask: Ask) -> None:
+        """Let one CTA come; fault PAIR-ALLOC-MISMATCH when the two ask for different things."""
+        other = self.asks.get(side ^ 1)
+        if other is not None and (other.num_cols, other.offset) != (ask.num_cols, ask.offset):
+            ask.warp.fault(
+                "PAIR-ALLOC-MISMATCH",
+                f"CTA rank {ask.warp.cta.rank} asks for {ask.num_cols} columns, to be stored at offset"
+                f" 0x{ask.offset:x}; its peer, rank {other.warp.cta.rank}, at {other.warp.span} for"
+                f" {other.num_cols} at offset 0x{other.offset:x}",
+                hint="the two CTAs of a pair must give the same nCols and the same destination offset",
+            )
+        self.asks[side] = ask
+        ask.warp.changed()
+
+    def bases(self) -> list[int]:
+        """Return the base granules free on both SMs; none while a CTA or a permit is missing."""
+        if len(self.asks) < 2:
+            return []
+        even, odd = self.asks[0], self.asks[1]
+        if not all(ask.warp.sm.tmem.permit in (None, ask.warp.cta) for ask in (even, odd)):
+            return []
+        free = set(odd.warp.sm.tmem.bases(odd.num_cols))
+        return [g for g in even.warp.sm.tmem.bases(even.num_cols) if g in free]
+
+    def is_ready(self) -> bool:
+        """Say whether the columns have been taken or can be."""
+        return self.is_taken or bool(self.bases())
+
+    def leave(self, side: int) -> None:
+        """Let one CTA's warp go on, taking the columns for both CTAs if that has not been done."""
+        if not self.is_taken:
+            self.is_taken = True
+            granule = self.asks[0].warp.sm.tmem.choose(self.bases())
+            for ask in self.asks.values():
+                ask.store(ask.warp.sm.tmem.take(ask.warp, granule, ask.num_cols))
+                ask.warp.cta.tmem.pairs[granule] = self
+        self.passed.add(side)
+
+    def why(self, side: int) -> str:
+        """Say what the CTA of `side` waits for."""
+        mine = self.asks[side].warp.cta
+        if len(self.asks) == 2:
+            ask = self.asks[side]
+            return (
+                f"{ask.num_cols} columns of Tensor Memory that are free on the SMs of both CTAs of its pair"
+            )
+        peer = mine.rank ^ 1
+        end = ", which has exited" if mine.cluster.ctas[peer].has_exited else ""
+        return f"its peer, CTA rank {peer}{end}, to execute tcgen05.alloc.cta_group::2 too"
 
 
 class TensorMemory:
@@ -77,14 +153,32 @@ class TensorMemory:
 
     # allocation
 
-    def alloc(self, m: Warp, store: Callable[[int], None], num_cols: int, cta_group: int = 1) -> Wait | None:
+    def alloc(
+        self, m: Warp, store: Callable[[int], None], num_cols: int, cta_group: int = 1, offset: int = 0
+    ) -> Wait | None:
         """Allocate `num_cols` columns for the CTA of `m` and `store` the address; waits for columns and
         permit.
 
-        Faults: ALLOC-SIZE, ALLOC-GROW, ALLOC-AFTER-RELINQUISH (0xFFFFFFFF is stored first, as ptxas
-        13.0's code does).
+        With `cta_group` 2 it is the half of an allocation of the CTA pair, which also waits for the peer;
+        `offset` is where in shared memory the address goes. Faults: ALLOC-SIZE, ALLOC-GROW,
+        ALLOC-AFTER-RELINQUISH (0xFFFFFFFF is stored first, as ptxas 13.0's code does), PAIR-NO-PEER,
+        PAIR-ALLOC-MISMATCH, PEER-EXIT-EARLY.
         """
-        self._check_group(m, cta_group)
+        self._check_alloc(m, store, num_cols)
+        if cta_group == 2:
+            return self._alloc_pair(m, Ask(m, num_cols, offset, store))
+
+        def take() -> None:
+            store(self.take(m, self.choose(self.bases(num_cols)), num_cols))
+
+        if self._can_take(m.cta, num_cols):
+            take()
+            return None
+        reason = WaitReason("tmem_alloc", lambda: self._why(m.cta, num_cols))
+        return Wait(lambda: self._can_take(m.cta, num_cols), take, reason)
+
+    def _check_alloc(self, m: Warp, store: Callable[[int], None], num_cols: int) -> None:
+        """Fault unless the CTA may ask for so many columns now."""
         holding = m.cta.tmem
         if num_cols not in ALLOC_COLS:
             m.fault(
@@ -107,23 +201,38 @@ class TensorMemory:
                 hint="allocate the largest block first",
             )
 
-        def take() -> None:
-            base = self._take(m, num_cols)
-            store(base)
-
-        if self._can_take(m.cta, num_cols):
-            take()
-            return None
-        reason = WaitReason("tmem_alloc", lambda: self._why(m.cta, num_cols))
-        return Wait(lambda: self._can_take(m.cta, num_cols), take, reason)
-
-    def _check_group(self, m: Warp, cta_group: int) -> None:
-        if cta_group != 1:
-            raise UnsupportedError(
-                "tcgen05 allocation with .cta_group::2 (CTA pairs) is not modelled yet", m.span
+    def _alloc_pair(self, m: Warp, ask: Ask) -> Wait | None:
+        """Bring one CTA's half of an allocation of its pair; the first to come waits for the other."""
+        peer, rank = m.cta.peer, m.cta.rank
+        if peer is None:
+            m.fault(
+                "PAIR-NO-PEER",
+                f"tcgen05.alloc.cta_group::2 by CTA rank {rank} of a cluster of {len(m.cluster.ctas)}: there"
+                f" is no rank {rank ^ 1} to make a pair with",
+                hint="launch clusters of an even number of CTAs",
             )
+        if peer.has_exited:
+            m.fault(
+                "PEER-EXIT-EARLY",
+                f"tcgen05.alloc.cta_group::2 needs the other CTA of the pair, rank {rank ^ 1}, which has"
+                " exited",
+                hint="both CTAs of a pair must allocate",
+            )
+        side, requests = rank & 1, m.cluster.pair_requests.setdefault(rank >> 1, [])
+        request = next((r for r in requests if side not in r.asks), None)
+        if request is None:
+            request = PairRequest()
+            requests.append(request)
+        request.join(side, ask)
+        if len(request.asks) == 2:
+            requests.remove(request)
+        if request.is_ready():
+            request.leave(side)
+            return None
+        reason = WaitReason("tmem_alloc", lambda: request.why(side))
+        return Wait(request.is_ready, lambda: request.leave(side), reason)
 
-    def _bases(self, num_cols: int) -> list[int]:
+    def bases(self, num_cols: int) -> list[int]:
         """Return the base granules where `num_cols` are free, aligned to their own size, lowest first.
 
         ASSUMED: natural alignment and lowest-first search; `options.tmem_base` = random picks among the
@@ -132,13 +241,15 @@ class TensorMemory:
         k = num_cols // GRANULE_COLS
         return [g for g in range(0, NUM_GRANULES, k) if not self.sm_map & ((1 << k) - 1) << g]
 
-    def _can_take(self, cta: Cta, num_cols: int) -> bool:
-        return self.permit in (None, cta) and bool(self._bases(num_cols))
+    def choose(self, bases: list[int]) -> int:
+        """Return the base granule to take."""
+        return self._random.choice(bases) if self.options.tmem_base == "random" else bases[0]
 
-    def _take(self, m: Warp, num_cols: int) -> int:
-        """Mark and return the address of a free block; its cells are fresh."""
-        bases = self._bases(num_cols)
-        granule = self._random.choice(bases) if self.options.tmem_base == "random" else bases[0]
+    def _can_take(self, cta: Cta, num_cols: int) -> bool:
+        return self.permit in (None, cta) and bool(self.bases(num_cols))
+
+    def take(self, m: Warp, granule: int, num_cols: int) -> int:
+        """Mark the free block at `granule` as the CTA's and return its address; its cells are fresh."""
         mask = _granule_mask(granule, num_cols)
         holding = m.cta.tmem
         self.sm_map |= mask
@@ -155,12 +266,12 @@ class TensorMemory:
         self._tell(m, col, num_cols, False)
         return col
 
-    def dealloc(self, m: Warp, taddr: int, num_cols: int, cta_group: int = 1) -> None:
+    def dealloc(self, m: Warp, taddr: int, num_cols: int) -> None:
         """Free the block at `taddr`; lane bits and the column within a granule do not count.
 
-        Faults: FREE-SIZE, ALLOC-DOUBLE-FREE, FREE-NOT-BASE.
+        A block of a CTA pair is freed by each CTA for itself (as the code of ptxas 13.0 does), not before
+        the peer has its address. Faults: FREE-SIZE, ALLOC-DOUBLE-FREE, FREE-NOT-BASE, PAIR-DEALLOC-EARLY.
         """
-        self._check_group(m, cta_group)
         holding = m.cta.tmem
         granule = (taddr & 0xFFFF) // GRANULE_COLS
         what = f"tcgen05.dealloc of {num_cols} columns at 0x{taddr:08x}"
@@ -183,15 +294,22 @@ class TensorMemory:
             m.fault(
                 "FREE-SIZE", f"{what}: that allocation has {holding.sizes[granule]} columns; free all of them"
             )
+        pair = holding.pairs.pop(granule, None)
+        if pair is not None and (m.cta.rank & 1 ^ 1) not in pair.passed:
+            m.fault(
+                "PAIR-DEALLOC-EARLY",
+                f"{what}, while the other CTA of the pair has not come past the tcgen05.alloc of these"
+                " columns yet",
+                hint="put a cluster barrier between the allocation and the first dealloc",
+            )
         self.sm_map &= ~mask
         holding.mine &= ~mask
         holding.starts &= ~(1 << granule)
         del holding.sizes[granule], holding.allocators[granule]
         self._tell(m, granule * GRANULE_COLS, num_cols, True)
 
-    def relinquish(self, m: Warp, cta_group: int = 1) -> None:
-        """Give up the right to allocate: other CTAs of the SM may now."""
-        self._check_group(m, cta_group)
+    def relinquish(self, m: Warp) -> None:
+        """Give up the right to allocate: other CTAs of the SM may now. Each CTA of a pair does for itself."""
         m.cta.tmem.relinquished = True
         m.cta.tmem.is_used = True
         if self.permit is m.cta:

@@ -85,6 +85,8 @@ def reachable(code: Sequence[ops.Code]) -> frozenset[int]:
 
 def blocks(code: Sequence[ops.Code]) -> tuple[Block, ...]:
     """Cut code into basic blocks, in order: one ends behind a jump or an end, and before a target."""
+    if not code:
+        return ()
     starts = {0}
     for place, instruction in enumerate(code):
         jumps = targets(instruction)
@@ -93,18 +95,17 @@ def blocks(code: Sequence[ops.Code]) -> tuple[Block, ...]:
             starts.add(place + 1)
     edges = sorted(s for s in starts if s < len(code))
     number = {start: k for k, start in enumerate(edges)}
-    ways = [successors(code, stop - 1) for stop in (*edges[1:], len(code))] if code else []
+    stops = (*edges[1:], len(code))
+    ways = [successors(code, stop - 1) for stop in stops]
+    behind = [tuple(number[place] for place in way if place < len(code)) for way in ways]
     before: list[list[int]] = [[] for _ in edges]
-    for k, way in enumerate(ways):
-        for place in way:
-            if place < len(code):
-                before[number[place]].append(k)
-    out = []
-    for k, (start, stop) in enumerate(zip(edges, (*edges[1:], len(code)), strict=True)):
-        behind = tuple(number[place] for place in ways[k] if place < len(code))
-        leaves = len(code) in ways[k] or ends(code[stop - 1])
-        out.append(Block(start, stop, behind, tuple(before[k]), leaves))
-    return tuple(out)
+    for k, numbers in enumerate(behind):
+        for n in numbers:
+            before[n].append(k)
+    leaves = [len(code) in way or ends(code[stop - 1]) for way, stop in zip(ways, stops, strict=True)]
+    return tuple(
+        Block(start, stops[k], behind[k], tuple(before[k]), leaves[k]) for k, start in enumerate(edges)
+    )
 
 
 def back_edges(graph: Sequence[Block]) -> tuple[tuple[int, int], ...]:

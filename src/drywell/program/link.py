@@ -86,6 +86,8 @@ def _used_globals(program: Program, used: set[str]) -> tuple[Storage, ...]:
     work = list(wanted)
     while work:
         name = work.pop()
+        if known[name].is_open:
+            raise UnsupportedError(f"variable '{name}' is external, and nothing says how large it is")
         for relocation in known[name].relocations:
             symbol = relocation.symbol
             if symbol not in known:

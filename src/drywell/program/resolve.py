@@ -182,7 +182,8 @@ class Resolver:
     def _address(self, given: tree.Operand, op: Op, span: Span) -> ops.Operand:
         if isinstance(given, tree.Integer):
             if op.type != "addri" and (op.type in ADDRESS_BITS or "i" not in op.accepts):
-                raise Unfit("a constant address cannot stand here", span, "put it into a register")
+                message = f"the address {given.value} is a constant, which cannot stand here"
+                raise Unfit(message, span, "put it into a register")
             return ops.Memory(None, given.value)
         if not isinstance(given, (tree.Name, tree.Offset)):
             raise Unfit("an address is a register or a symbol, with or without an offset", span)
@@ -212,7 +213,8 @@ class Resolver:
     def _targets(self, given: tree.Operand) -> ops.Operand:
         pcs = self.scope.table(given.text) if isinstance(given, tree.Name) else None
         if pcs is None:
-            raise Unfit("the label of a .branchtargets above is needed", given.span, code="E0323")
+            message = f"there is no .branchtargets '{getattr(given, 'text', given)}' above"
+            raise Unfit(message, given.span, code="E0323")
         return ops.Targets(pcs)
 
     def _function(self, given: tree.Operand) -> ops.Operand:
@@ -241,8 +243,9 @@ class Resolver:
                 return ops.Symbol(thing.space, thing.name)
         if isinstance(thing, ops.Register) or isinstance(given, (tree.Integer, tree.Float, tree.Sink)):
             raise Unsupported("a call with registers or constants as arguments is not supported yet")
-        hint = "declare a .param in the body and store the value there"
-        raise Unfit("what a call passes and gets are .param variables of the body", given.span, hint)
+        hint = "declare a .param in this body for what the call passes or gets"
+        message = f"'{getattr(given, 'text', given)}' is no .param of this body"
+        raise Unfit(message, given.span, hint)
 
     def _prototype(self, given: tree.Operand) -> ops.Operand:
         if not isinstance(given, tree.Name) or self.scope.find(given.text) is not None:

@@ -132,10 +132,10 @@ def _closed(variable: tree.Variable, space: str) -> tuple[int | None, ...]:
         raise Misdeclared("E0327", f"only the first extent of '{variable.name}' may be open", variable.span)
     if shape[:1] == (None,) and isinstance(variable.init, tree.Vector) and variable.init.elements:
         return (len(variable.init.elements), *shape[1:])
-    may_be_open = space == "frame" or ("extern" in variable.linkage and space == "shared")
+    may_be_open = space == "frame" or "extern" in variable.linkage
     if shape[:1] == (None,) and not may_be_open:
         message = f"'{variable.name}' has an open extent, and nothing says how many elements it has"
-        hint = "write the extent; only .extern .shared may leave it open"
+        hint = "write the extent; only an .extern variable may leave it open"
         raise Misdeclared("E0327", message, variable.span, hint)
     if 0 in shape and "extern" not in variable.linkage:
         message = f"'{variable.name}' has an extent of 0"
@@ -153,9 +153,8 @@ class _Initialiser:
         """Return the initial bytes and where addresses go."""
         variable = self.variable
         if variable.space not in _INITIALISED or "extern" in variable.linkage:
-            what = "an external variable" if "extern" in variable.linkage else f"a .{variable.space} variable"
-            message = f"{what} cannot be initialised"
-            raise Misdeclared("E0327", message, variable.span, "leave the value out and store it at run time")
+            what = "external" if "extern" in variable.linkage else f"a .{variable.space} variable"
+            raise self._wrong(f"{what}, which cannot be initialised", "store the value at run time")
         assert variable.init is not None
         out = bytearray(size)
         relocations = []

@@ -62,7 +62,7 @@ def finding_lines(findings: Iterable[Finding], source: Source | None = None) -> 
     """
     out: list[Line] = []
     for finding in findings:
-        if not finding.span.line:  # a report of its own, such as a deadlock's
+        if finding.message.startswith(f"{finding.severity}["):  # a report of its own, such as a deadlock's
             out += message_lines(finding.message)
             continue
         out += diagnostic_lines([_as_diagnostic(finding)], source)
@@ -71,7 +71,7 @@ def finding_lines(findings: Iterable[Finding], source: Source | None = None) -> 
 
 def _as_diagnostic(finding: Finding) -> Diagnostic:
     notes = [text for text in (_who(finding), _own_line(finding)) if text]
-    if finding.count > 1:
+    if finding.count > 1 and finding.span.line:
         notes.append(f"it happened {finding.count:,} times")
     return Diagnostic(
         finding.rule, finding.message, finding.span, finding.severity, notes=tuple(notes), hint=finding.hint

@@ -4,10 +4,11 @@ The rule in words. Sixteen products that follow each other (in a sparse row: the
 32) share a scale pair and are added exactly, scales and all. S is the largest sum of the two exponents of
 a scale pair. Every group sum and the old D are cut toward zero to whole units of 2**(max(S, exponent of D)
 - 35), added exactly and turned into f32 toward zero. Where no product is left that is not zero, D stays as
-it is. Source: mma.md 7.3, the recommended form; its corners are switches of `block_dot`:
+it is. Sources: microsoft/MMA-Sim (simulator/arithmetic.py) and sf-tensor/tcgen05 (tcgen05_model/MODEL.md,
+section 5), which this form joins; where they part is a switch of `block_dot`:
 
 - `zero_blocks_in_window`: a block whose products are all zero counts in S with its scales (MMA-Sim). False:
-  only blocks with something in them (sf-tensor). mma.md 7.3, corner 1.
+  only blocks with something in them (sf-tensor). Corner 1.
 - `d_widens_below_products`: D sets the window as soon as its exponent is above S (MMA-Sim). False: with
   ue4m3 scales only from the largest product's exponent on (sf-tensor). Corner 2.
 - `ue4m3_group`: how many products are added before the cut with ue4m3 scales and a D below the largest
@@ -16,7 +17,7 @@ it is. Source: mma.md 7.3, the recommended form; its corners are switches of `bl
   not the largest are left out (sf-tensor). Corner 4.
 - `zero_scales_in_window`: a ue4m3 scale of zero counts with the exponent -6 that its code stores. False, as
   in both models: it has -126 (MMA-Sim) or makes zero products, which do not count (sf-tensor).
-- `zero_products_in_window`: a zero D has the exponent -126 and counts (MMA-Sim), as in mma.md 7.2.
+- `zero_products_in_window`: a zero D has the exponent -126 and counts (MMA-Sim), as in `dot`.
 - `no_products_keep_d`: D stays when there are no products (sf-tensor). False: it goes through the window,
   so it loses its zero's sign and, under a large scale, its low bits (MMA-Sim).
 """

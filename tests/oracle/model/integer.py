@@ -1,6 +1,6 @@
 """One element of D of one `tcgen05.mma` of kind i8: exact, then clamped once or wrapped.
 
-Source: mma.md 7.5.
+Source: sf-tensor/tcgen05, tcgen05_model/MODEL.md, section 6.
 """
 
 from __future__ import annotations

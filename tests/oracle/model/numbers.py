@@ -1,7 +1,7 @@
 """Number formats of the tensor core in plain integers: codes taken apart, sums put together.
 
-Sources: mma.md 7.2 (raw exponents, the two roundings), 7.4 (special values), 5.1 (scale formats); the
-layouts of the small formats are those of the OCP Microscaling specification 1.0, section 5.3.
+Sources: sf-tensor/tcgen05, tcgen05_model/MODEL.md, sections 2 to 5 (stored exponents, the two roundings,
+special values, scales); the OCP Microscaling specification 1.0, section 5.3 (the small formats).
 """
 
 from __future__ import annotations

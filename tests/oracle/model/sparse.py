@@ -2,7 +2,8 @@
 
 A row of A stores half of its logical elements; a 4-bit code per chunk says which. Kind tf32 keeps one of
 two, the 16- and 8-bit kinds two of four, the FP4 kinds two pairs of eight; stored order follows the
-code's fields. What was not kept takes no part, whatever B holds there. Source: mma.md 6.
+code's fields. What was not kept takes no part, whatever B holds there. Sources: the
+PTX ISA manual, "TensorCore 5th Generation", sparse matrices; sf-tensor/tcgen05, MODEL.md, section 7.
 """
 
 from __future__ import annotations

@@ -207,14 +207,17 @@ def test_a_launch_that_cannot_be(
 
 
 def test_variables_that_no_machine_could_hold(drywell: Callable, spoil: Callable) -> None:
-    launch = spoil(".visible", ".global .b8 huge[9999999999999999];\n.visible", "triple.ptx")
-    said = drywell("run", spoil("ret;", "ld.global.b8 %r1, [huge];\n    ret;", "triple.ptx"))
+    spoil(".visible", ".global .b8 huge[9999999999999999];\n.visible", "triple.ptx")
+    said = drywell("run", spoil("ret;", "prefetch.global.L2 [huge];\n    ret;", "triple.ptx"))
     refused(said, 2, "does not fit into the memory of this machine", "hint: ")
 
 
-def test_a_cluster_of_two_is_unsupported_and_says_so(drywell: Callable, spoil: Callable) -> None:
-    said = drywell("run", spoil("grid = [1, 1, 1]", "grid = [2, 1, 1]\ncluster = [2, 1, 1]"))
-    refused(said, 3, "clusters of more than one CTA", "not supported yet")
+def test_a_cluster_needs_an_sm_for_each_of_its_ctas(drywell: Callable, spoil: Callable) -> None:
+    launch = spoil("grid = [1, 1, 1]", "grid = [32, 1, 1]\ncluster = [32, 1, 1]")
+    refused(drywell("run", launch), 2, "cluster (32, 1, 1) has 32 CTAs", "are the limit")
+    launch = spoil("grid = [1, 1, 1]", "grid = [4, 1, 1]\ncluster = [4, 1, 1]")
+    said = drywell("run", launch, "--sms", "2")
+    refused(said, 2, "a cluster of 4 CTAs does not fit on 2 SMs", "an SM of its own")
 
 
 # ---------------------------------------------------------------- launch files that say what cannot be

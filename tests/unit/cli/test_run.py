@@ -105,7 +105,6 @@ def test_json_of_an_illegal_kernel_lists_its_diagnostics(drywell: Callable, spoi
     [
         (["--check", "ptx"], "checker does not exist yet"),
         (["--engine", "jit"], "only the interpreter"),
-        (["--numerics", "fast"], "only 'exact'"),
         (["--schedule", "timed"], "clock does not exist yet"),
         (["--sarif", "out.sarif"], "checker does not exist yet"),
         (["--perfetto", "out.json"], "clock"),

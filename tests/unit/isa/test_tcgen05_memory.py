@@ -355,7 +355,6 @@ def test_what_is_not_executed_yet_names_itself() -> None:
     for spelling, words in (
         ("tcgen05.cp.cta_group::1.128x256b", "tcgen05.cp"),
         ("tcgen05.shift.cta_group::1.down", "tcgen05.shift"),
-        (ALLOC.replace("::1", "::2"), "cta_group::2 (pairs of CTAs)"),
     ):
         declaration, mods = bound(spelling)
         assert (

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from drywell.base.errors import KernelFault
-from drywell.isa.declare import Mods
-from drywell.isa.decode import decode
 from drywell.machine.tensor_map import TensorMap, encode
 from unit.isa.one_cta import SMEM, TILE, act, address, array, every, one_warp, perform, refusal, smem
 
@@ -163,24 +161,6 @@ def test_a_prefetch_touches_nothing() -> None:
 @pytest.mark.parametrize(
     ("spelling", "words"),
     [
-        (load_form(2).replace("tile", "tile::gather4"), ".tile::gather4"),
-        (load_form(4).replace("tile", "im2col"), ".im2col"),
-        (load_form(2).replace("shared::cta", "shared::cluster") + ".multicast::cluster", "multicast"),
-        (load_form(2) + ".cta_group::2", ".cta_group::2"),
-    ],
-)
-def test_what_is_not_executed_yet_says_so(spelling: str, words: str) -> None:
-    found = decode(tuple(spelling.split(".")))
-    assert isinstance(found, tuple)
-    declaration, mods = found
-    assert isinstance(mods, Mods)
-    assert declaration.unsupported is not None
-    assert words in str(declaration.unsupported(mods))
-
-
-@pytest.mark.parametrize(
-    ("spelling", "words"),
-    [
         (load_form(2) + ".multicast::cluster", "'.shared::cta' is not allowed with '.multicast::cluster'"),
         (load_form(1).replace("tile", "tile::gather4"), "'.1d' is not allowed with '.tile::gather4'"),
         (load_form(2).replace("tile", "im2col"), "'.2d' is not allowed with '.im2col'"),
@@ -202,3 +182,52 @@ def test_what_ptxas_refuses_is_refused_with_a_reason(spelling: str, words: str) 
 )
 def test_modifiers_change_places_freely(spelling: str) -> None:
     assert refusal(spelling) == ""
+
+
+# ---------------------------------------------------------------- other modes
+def test_an_im2col_load_takes_its_offsets_from_the_lane() -> None:
+    tensor = np.arange(1, 1 + 2 * 4 * 5 * 8, dtype=np.uint16).reshape(2, 4, 5, 8)
+    warp = one_warp(tensor=tensor, map=np.zeros(128, np.uint8))
+    tmap = TensorMap(
+        address(warp, "tensor"),
+        "u16",
+        tensor.shape[::-1],
+        tensor.strides[:-1][::-1],
+        (8, 5),
+        (1, 1, 1, 1),
+        mode="im2col",
+        lower_corner=(0, 0),
+        upper_corner=(-2, -1),
+    )
+    array(warp, "map", "u1")[:] = np.frombuffer(encode(tmap), np.uint8)
+    act(warp, "mbarrier.init.shared.b64", every(SMEM), every(1), lanes=ONE)
+    spelling = load_form(4).replace("tile", "im2col")
+    offsets = (every(2, "u2"), every(1, "u2"))
+    act(warp, spelling, every(TILE), operand(warp, (0, 1, 2, 0)), every(SMEM), offsets, None, None, lanes=ONE)
+    perform(warp.grid)
+    starts = [(1, 2, 0), (2, 2, 0), (0, 0, 1), (1, 0, 1), (2, 0, 1)]
+    expected = [element(tensor, (n, h + 1, w + 2, c)) for w, h, n in starts for c in range(8)]
+    assert smem(warp, TILE, 40, "u2").tolist() == expected
+
+
+def test_gather4_and_scatter4_take_a_column_and_four_rows() -> None:
+    tensor = np.arange(1, 8 * 16 + 1, dtype=np.uint16).reshape(8, 16)
+    warp = warp_with(tensor, (1, 8))
+    spelling = load_form(2).replace("tile", "tile::gather4")
+    where = operand(warp, (8, 6, 1, 8, -1))
+    act(warp, spelling, every(TILE), where, every(SMEM), None, None, None, lanes=ONE)
+    perform(warp.grid)
+    rows = [*tensor[6, 8:], *tensor[1, 8:], *[0] * 16]
+    assert smem(warp, TILE, 32, "u2").tolist() == rows
+    act(
+        warp,
+        "cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group",
+        operand(warp, (0, 3, 4, 5, 9)),
+        every(TILE),
+        None,
+        lanes=ONE,
+    )
+    perform(warp.grid)
+    expected = tensor.copy()
+    expected[3, :8], expected[4, :8], expected[5, :8] = tensor[6, 8:], tensor[1, 8:], 0
+    assert array(warp, "tensor", "u2").reshape(8, 16).tolist() == expected.tolist()

@@ -7,10 +7,15 @@ import pytest
 from drywell.layout.error import LayoutError
 from drywell.layout.fragment import (
     SHAPES,
+    byte_matrix_fragment,
     cols_touched,
     fragment,
     matrix_fragment,
+    mma_accumulator,
+    mma_factor,
     mma_m16n8_accumulator,
+    mma_quad_pair_accumulator,
+    mma_quad_pair_factor,
     num_fits_shape,
     num_registers,
     row_address_thread,
@@ -167,3 +172,55 @@ def test_one_epilogue_source_serves_mma_sync_and_tcgen05_ld_16x256b():
     for q in range(4):
         assert (f.lane[:, 4 * q : 4 * q + 4] == row).all()
         assert (f.col[:, 4 * q : 4 * q + 4] == col + 8 * q).all()
+
+
+FACTORS = [(rows, K, bits) for rows in (8, 16) for K, bits in
+           ((4, 64), (8, 64), (16, 64), (4, 32), (8, 32), (8, 16), (16, 16), (16, 8), (32, 8), (32, 4), (64, 4))]
+
+
+def elements_of(fragment_):
+    return sorted(zip(fragment_.row.ravel().tolist(), fragment_.col.ravel().tolist(), strict=True))
+
+
+@pytest.mark.parametrize(("rows", "K", "bits"), FACTORS)
+def test_a_factor_of_mma_is_held_once_and_whole(rows, K, bits):
+    f = mma_factor(rows, K, bits)
+    assert elements_of(f) == [(r, k) for r in range(rows) for k in range(K)]
+    assert f.row.shape == (32, rows * K * bits // max(32, bits) // 32, max(1, 32 // bits))
+
+
+@pytest.mark.parametrize(("M", "bits"), [(8, 32), (16, 32), (8, 64), (16, 64), (16, 16)])
+def test_an_accumulator_of_mma_is_held_once_and_whole(M, bits):
+    assert elements_of(mma_accumulator(M, bits)) == [(r, c) for r in range(M) for c in range(8)]
+
+
+def test_the_16_by_8_accumulator_is_the_one_that_tcgen05_ld_gives():
+    row, col = mma_m16n8_accumulator()
+    assert mma_accumulator(16, 32).row[..., 0].tolist() == row.tolist()
+    assert mma_accumulator(16, 32).col[..., 0].tolist() == col.tolist()
+
+
+@pytest.mark.parametrize("fragment_", [mma_quad_pair_factor(True), mma_quad_pair_factor(False)])
+def test_four_quad_pairs_hold_four_factors(fragment_):
+    for n in range(4):
+        own = fragment_.matrix == n
+        assert sorted(own.nonzero()[0].tolist()) == [4 * n + t + h for h in (0, 16) for t in range(4)]
+        places = zip(fragment_.row[own].ravel().tolist(), fragment_.col[own].ravel().tolist(), strict=True)
+        assert sorted(places) == [(r, k) for r in range(8) for k in range(4)]
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+def test_four_quad_pairs_hold_four_accumulators(bits):
+    f = mma_quad_pair_accumulator(bits)
+    for n in range(4):
+        own = f.matrix == n
+        places = zip(f.row[own].ravel().tolist(), f.col[own].ravel().tolist(), strict=True)
+        assert sorted(places) == [(r, c) for r in range(8) for c in range(8)]
+
+
+@pytest.mark.parametrize(("num", "is_load", "rows"), [
+    (2, True, 16), (4, True, 32), (1, False, 8), (2, False, 16), (4, False, 32),
+])
+def test_a_byte_matrix_is_held_once_and_whole(num, is_load, rows):
+    found = elements_of(byte_matrix_fragment(num, is_load))
+    assert found == [(r, c) for r in range(rows) for c in range(16)]

@@ -314,9 +314,17 @@ def test_a_map_is_read_from_any_memory_it_may_lie_in(launch, faults) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"elemtype": "b4x16_p64", "global_dim": (128, 4), "box_dim": (128, 4)}, "16U4_ALIGN16B"),
-        ({"elemtype": "b6x16_p32", "global_dim": (128, 4), "box_dim": (128, 4)}, "16U6_ALIGN16B"),
         ({"swizzle": "96B", "elemtype": "u8"}, "the 96B swizzle"),
+        (
+            {
+                "interleave_layout": "16B",
+                "global_dim": (64, 4, 1),
+                "global_stride": (128, 512),
+                "box_dim": (64, 4, 1),
+                "element_stride": (1, 1, 1),
+            },
+            "interleave 16B",
+        ),
     ],
 )
 def test_what_is_not_modelled_says_so(launch, change: dict, words: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drywell.base.errors import KernelFault, UnsupportedError
+from drywell.base.errors import KernelFault
 from drywell.machine.outcome import Wait
 from drywell.machine.tmem import POISON
 
@@ -146,12 +146,6 @@ def test_alloc_blocks_until_columns_are_free(launch) -> None:
 def test_ctas_of_different_sms_have_their_own_columns(launch) -> None:
     grid = launch(grid=(2, 1, 1))
     assert [alloc(warp(grid, 0), 512), alloc(warp(grid, 1), 512)] == [0, 0]
-
-
-def test_cta_pairs_are_unsupported(launch) -> None:
-    m = warp(launch())
-    with pytest.raises(UnsupportedError, match="cta_group::2"):
-        m.sm.tmem.alloc(m, Slot(), 32, cta_group=2)
 
 
 def test_fresh_cells_are_poison_and_written_ones_are_known(launch) -> None:
