@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 WORKERS ?= 2
 
-.PHONY: demo test lint examples clean
+.PHONY: demo test lint examples campaign-numerics clean
 
 # runs a warp-specialised Blackwell GEMM on this CPU, checks its numbers and shows its Tensor Memory
 demo: $(VENV)/.run-ready
@@ -20,6 +20,11 @@ lint: $(VENV)/.test-ready
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# holds the tensor core's arithmetic to the scalar model, 20,000 cases a kind; takes minutes, writes what came out
+campaign-numerics: $(VENV)/.test-ready
+	PYTHONPATH=tests nice -n 10 $(BIN)/python -m oracle.numerics_campaign --workers $(WORKERS) \
+	    --out docs/campaigns/numerics.md
 
 # compiles the packaged kernels anew; needs nvcc, which nothing else here does
 GEMM := src/drywell/examples/gemm

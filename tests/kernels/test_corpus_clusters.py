@@ -11,6 +11,9 @@ import pytest
 from drywell.host.launch import launch, load
 from kernels.test_corpus_runs import SCHEDULES
 
+TILES = 48
+"""Tiles for each SM."""
+
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_dependent_launch_sees_what_the_earlier_one_wrote(corpus: Path, schedule: str) -> None:
@@ -25,9 +28,9 @@ def test_a_dependent_launch_sees_what_the_earlier_one_wrote(corpus: Path, schedu
 
 
 def taken_over(corpus: Path, entry: str, cluster: int, options: dict[str, Any]) -> int:
-    """Run 96 tiles where fewer CTAs fit, check the numbers, and return how many CTAs never started."""
+    """Run more tiles than CTAs fit, check the numbers, and return how many CTAs never started."""
     module = load(corpus / "nvcc_ours" / "ours_clc.ptx")
-    tiles = 96
+    tiles = TILES * cluster
     x = np.arange(tiles * 128, dtype=np.float32)
     y = np.full_like(x, np.nan)
     result = launch(
@@ -42,5 +45,6 @@ def test_the_schedule_says_how_many_waiting_ctas_are_taken_over(
     corpus: Path, entry: str, cluster: int
 ) -> None:
     found = {name: taken_over(corpus, entry, cluster, options) for name, options in SCHEDULES.items()}
-    assert found["eager"] == 96 - 16 * cluster  # 64 warps an SM: 16 CTAs of 4 warps, and every request hits
-    assert all(0 < count < found["eager"] for name, count in found.items() if name != "eager")
+    assert found["eager"] == (TILES - 16) * cluster  # 64 warps an SM: 16 CTAs of 4 warps, every request hits
+    assert 0 < found["lazy"] < found["eager"]
+    assert all(0 < count <= found["eager"] for count in found.values())

@@ -28,7 +28,8 @@ class Agent:
 @dataclass(frozen=True, slots=True)
 class Access:
     """One read or write of memory. `addresses` are first bytes (or taddr words), each of `size` bytes
-    (cells for tmem); `lanes` are who.
+    (cells for tmem); `lanes` are who. `peer` is the CTA, by its number in the grid, whose Tensor Memory it
+    is when that is not the agent's own (cta_group::2).
     """
 
     agent: Agent
@@ -39,6 +40,7 @@ class Access:
     proxy: Proxy
     lanes: tuple[int, ...]
     span: Span
+    peer: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import click
 
 from drywell import __version__
 from drywell.cli.demo import demo
+from drywell.cli.descriptor import descriptor, idesc
 from drywell.cli.isa import isa
 from drywell.cli.run import run
 from drywell.cli.verify import verify
@@ -36,7 +37,7 @@ def group(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (demo, run, verify, isa):
+for _command in (demo, run, verify, isa, descriptor, idesc):
     group.add_command(_command)
 
 

@@ -61,7 +61,7 @@ def _goes_before(op: AsyncOp, access: AsyncOp) -> bool:
 
     Not what reads shared memory first and then stores: that comes late itself.
     """
-    if op.unit in _TMEM_ACCESS or len(op.stages) > 1:
+    if op.unit in _TMEM_ACCESS or (len(op.stages) > 1 and op.unit != "tensor"):
         return False
     first, end = max(op.columns.start, access.columns.start), min(op.columns.stop, access.columns.stop)
     return op.warp.cta.sm is not access.warp.cta.sm or first >= end

@@ -123,7 +123,7 @@ def _not_started(states: list[WarpState]) -> list[str]:
     if not states:
         return []
     grid = states[0].warp.grid
-    count = grid.num_ctas - sum(len(cluster.ctas) for cluster in grid.clusters)
+    count = grid.num_waiting
     sms = "the SM" if len(grid.sms) == 1 else f"the {len(grid.sms)} SMs"
     return [f"  {count} CTAs have not started: no room on {sms} until others exit"] if count else []
 

@@ -69,6 +69,16 @@ class HostArray:
     is_read_only: bool
 
     @property
+    def is_contiguous(self) -> bool:
+        """Say whether its elements lie one behind the other in the order of its indices."""
+        step = DTYPES[self.dtype].itemsize
+        for extent, stride in zip(self.shape[::-1], self.strides[::-1], strict=True):
+            if extent > 1 and stride != step:
+                return False
+            step *= extent
+        return True
+
+    @property
     def identity(self) -> tuple[int, int]:
         """Return (first byte, bytes) of the memory on the host: two arguments with one identity are one
         array to the kernel.
@@ -77,45 +87,77 @@ class HostArray:
 
 
 def is_array(value: Any) -> bool:
-    """Tell whether `host_array` would take the value."""
-    return (
-        isinstance(value, np.ndarray) or hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__")
-    )
+    """Tell whether `host_array` would look for an array in the value; NumPy's numbers are none."""
+    if isinstance(value, np.generic):
+        return False
+    return hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__")
 
 
-def _torch_to_numpy(value: Any) -> NDArray[Any]:
-    if getattr(value, "device", None) is not None and str(value.device) != "cpu":
+_DLPACK_CPU = 1
+_TORCH_ONLY = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+
+
+def _as_numpy(value: Any) -> NDArray[Any]:
+    """Return the memory of a foreign array as NumPy's, without copying."""
+    if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] != _DLPACK_CPU:
+        device = getattr(value, "device", None) or f"of DLPack type {int(value.__dlpack_device__()[0])}"
         raise LaunchError(
-            f"an array on device '{value.device}' was given: Drywell runs on the CPU, pass a CPU tensor"
+            f"an array on device '{device}' was given: Drywell runs on the CPU, pass a CPU tensor"
         )
     if value.__class__.__module__.startswith("torch"):
         name = str(value.dtype).removeprefix("torch.")
-        if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"):
+        value = value.detach()
+        if name in _TORCH_ONLY:
             import torch
 
-            words = value.detach().view(torch.int16 if name == "bfloat16" else torch.uint8).numpy()
+            words = value.view(torch.int16 if name == "bfloat16" else torch.uint8).numpy()
             return words.view(np.dtype(getattr(ml_dtypes, name)))
-        return np.asarray(value.detach().numpy())
-    return np.from_dlpack(value)
+    if not hasattr(value, "__dlpack__"):
+        return np.asarray(value)
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        kind = type(value).__name__
+        raise LaunchError(
+            f"NumPy cannot take this {kind} over: {error}\n  hint: pass a NumPy view of its bytes"
+        ) from None
 
 
-def host_array(value: Any, dtype: str | None = None) -> HostArray:
-    """Return the bytes behind a NumPy array, a CPU torch tensor or a DLPack object, without copying.
-
-    Raises LaunchError for element types no format names, and for arrays on another device.
-    """
-    array = value if isinstance(value, np.ndarray) else _torch_to_numpy(value)
+def _format(array: NDArray[Any], dtype: str | None) -> str:
+    """Return the name of the elements' format, `dtype` when it is one of the same size."""
     name = dtype or _BY_DTYPE.get(array.dtype.name)
     if name is None:
         raise LaunchError(
             f"arrays of dtype '{array.dtype}' are not taken; use one of {', '.join(sorted(set(_BY_DTYPE)))}"
         )
+    if not array.dtype.isnative:
+        raise LaunchError(
+            f"arrays of dtype '{array.dtype}' are not taken: their bytes are in the order of another machine"
+            "\n  hint: pass array.astype(array.dtype.newbyteorder('='))"
+        )
+    wanted = DTYPES.get(name)
+    if wanted is None or wanted.itemsize != array.dtype.itemsize:
+        size = f"of {wanted.itemsize} bytes" if wanted is not None else "unknown"
+        raise LaunchError(
+            f"an array of dtype '{array.dtype}' cannot hold '{name}': its elements have"
+            f" {array.dtype.itemsize} bytes, the format is {size}"
+        )
+    return name
+
+
+def host_array(value: Any, dtype: str | None = None) -> HostArray:
+    """Return the bytes behind a NumPy array, a CPU torch tensor or a DLPack object, without copying.
+
+    `dtype` names the format when NumPy has no dtype for it ("e2m1" in a uint8 array). Raises LaunchError for
+    element types no format names, and for arrays on another device.
+    """
+    array = value if isinstance(value, np.ndarray) else _as_numpy(value)
+    name = _format(array, dtype)
+    is_read_only = not array.flags.writeable
     first = array.__array_interface__["data"][0]
     low, high = np.lib.array_utils.byte_bounds(array) if array.size else (first, first)
-    memory = (
-        bytes_between(array, low, high, not array.flags.writeable) if array.size else np.zeros(0, np.uint8)
-    )
-    return HostArray(memory, first - low, name, array.shape, array.strides, not array.flags.writeable)
+    memory = bytes_between(array, low, high, is_read_only) if array.size else np.zeros(0, np.uint8)
+    return HostArray(memory, first - low, name, array.shape, array.strides, is_read_only)
 
 
 def bytes_between(owner: Any, low: int, high: int, is_read_only: bool) -> NDArray[np.uint8]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -225,8 +225,14 @@ def _block(executable: Executable, block: int | Sequence[int] | None, gpu: arch.
 def _cluster(
     executable: Executable, cluster: int | Sequence[int] | None, grid: tuple[int, int, int], gpu: arch.Gpu
 ) -> tuple[int, int, int]:
-    required = _directive(executable, "reqnctapercluster")
+    required, directives = _directive(executable, "reqnctapercluster"), executable.entry.directives
+    if "blocksareclusters" in directives:
+        raise UnsupportedError(
+            "a grid counted in clusters ('.blocksareclusters') is not executed yet", executable.entry.span
+        )
     if cluster is None:
+        if required is None and "explicitcluster" in directives:
+            raise LaunchError(f"'{executable.entry.name}' says .explicitcluster: pass cluster=")
         cluster = required or 1
     dims = _dims("cluster", cluster)
     if required is not None and (*required, 1, 1)[:3] != dims:
@@ -390,7 +396,7 @@ def launch(
         raise _too_large(error) from None
     tmem_map = TmemMap() if "tmem" in observe else None
     observers: tuple[Observer, ...] = (tmem_map,) if tmem_map is not None else ()
-    explicit = "explicitcluster" in executable.entry.directives
+    explicit = cluster is not None or "reqnctapercluster" in executable.entry.directives
     shape = Launch(
         grid_dims,
         block_dims,
@@ -445,6 +451,13 @@ def _finding(error: DrywellError) -> tuple[Finding, ...]:
     return ()
 
 
+def _remarks(outcome: Outcome) -> tuple[Finding, ...]:
+    """Return what a run that came to its end has to say."""
+    grid = outcome.grid
+    said = tuple(replace(finding, count=count) for finding, count in grid.remarks.items())
+    return (*said, *numerics_findings(grid.unsettled, grid.options))
+
+
 def _conclude(outcome: Outcome, tmem_map: TmemMap | None) -> Result:
     error = outcome.error
     verdict: Verdict = "unchecked"
@@ -453,7 +466,7 @@ def _conclude(outcome: Outcome, tmem_map: TmemMap | None) -> Result:
     executed = sum(sum(warp.units.values()) for warp in outcome.activity)
     printed = "".join(outcome.grid.printed)
     options = outcome.grid.options
-    findings = numerics_findings(outcome.grid.unsettled, options) if error is None else _finding(error)
+    findings = _remarks(outcome) if error is None else _finding(error)
     is_approximate = options.numerics == "fast"
     result = Result(verdict, findings, executed, printed, outcome.activity, tmem_map, is_approximate)
     if error is not None:

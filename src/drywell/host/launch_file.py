@@ -307,6 +307,8 @@ class _Reader:
         options |= {key: self.integer(table, key, where) for key in _MAP_NUMBERS if key in table}
         for key in _MAP_WORDS:
             self.text(table, key, where)
+        if not isinstance(table.get("fp4_padded", False), bool):
+            raise self.fail(where, f"'fp4_padded' must be true or false, not {table['fp4_padded']!r}")
         try:
             return tensor_map(buffers[buffer], **options)
         except LaunchError as error:

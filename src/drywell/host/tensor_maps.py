@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import operator
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from drywell.base.errors import LaunchError
 from drywell.host.arrays import DTYPES, HostArray, host_array
-from drywell.machine.tensor_map import ELEMENT_TYPES, SWIZZLE_SPANS, TensorMap, encode, problems
+from drywell.machine.im2col import MODES
+from drywell.machine.tensor_map import (
+    ELEMENT_TYPES,
+    MAX_RANK,
+    SWIZZLE_SPANS,
+    TensorMap,
+    encode,
+    problems,
+)
 
 _BY_FORMAT = {
     "e4m3": "u8",
@@ -35,10 +45,51 @@ class TensorMapArgument:
     def encode(self, address: int) -> bytes:
         """Return the 128 bytes for the array at `address`; LaunchError when the map cannot be."""
         placed = replace(self.tensor, global_address=address)
-        wrong = problems(placed)
-        if wrong:
-            raise LaunchError("tensor map: " + "; ".join(wrong))
+        _refuse(placed)
         return encode(placed)
+
+
+_OWN_NAMES = {
+    "global_dim": "shape",
+    "global_stride": "strides",
+    "box_dim": "box",
+    "element_stride": "element_strides",
+}
+_FIELD = re.compile(rf"({'|'.join(_OWN_NAMES)})\[(\d)\]")
+_OWN_WORDS = {
+    "global_address": "the address of the array,",
+    "global_stride": "strides",
+    "element_stride": "element_strides",
+    "fill_mode": "oob_fill",
+    "fill mode": "oob_fill",
+    "interleave_layout": "interleave",
+}
+_WORD = re.compile(rf"\b({'|'.join(_OWN_WORDS)})\b")
+
+
+def _refuse(tensor: TensorMap) -> None:
+    """Raise LaunchError with all that the driver would refuse, in the words and the order of `tensor_map`."""
+    wrong = problems(tensor)
+    if not wrong:
+        return
+
+    def own(match: re.Match[str]) -> str:
+        field, index = match[1], int(match[2])
+        if field == "box_dim" and tensor.mode != "tile":
+            return ("channels_per_pixel", "pixels_per_column")[index]
+        last = len(getattr(tensor, field)) - 1
+        return f"{_OWN_NAMES[field]}[{last - index}]"
+
+    text = _FIELD.sub(own, "; ".join(wrong))
+    raise LaunchError(f"tensor map: {_WORD.sub(lambda word: _OWN_WORDS[word[0]], text)}")
+
+
+def _whole(name: str, values: Sequence[int]) -> tuple[int, ...]:
+    """Return whole numbers as Python's; LaunchError names what holds something else."""
+    try:
+        return tuple(operator.index(v) for v in values)
+    except TypeError:
+        raise LaunchError(f"tensor map: {name} {values!r} must hold whole numbers") from None
 
 
 def _element(array: HostArray, dtype: str | None, fp4_padded: bool) -> str:
@@ -54,10 +105,13 @@ def _element(array: HostArray, dtype: str | None, fp4_padded: bool) -> str:
 
 def _dims(array: HostArray, shape: Sequence[int] | None, element: str) -> tuple[int, ...]:
     """Return the sizes in elements: those given, or the array's, whose bytes hold packed elements."""
-    if shape is not None:
-        return tuple(int(s) for s in shape)
-    if not ELEMENT_TYPES[element].is_packed:
-        return array.shape
+    dims = array.shape if shape is None else _whole("shape", shape)
+    if not 1 <= len(dims) <= MAX_RANK:
+        raise LaunchError(
+            f"tensor map: a shape of {len(dims)} dimensions was given, {dims}; 1 to {MAX_RANK} are possible"
+        )
+    if shape is not None or not ELEMENT_TYPES[element].is_packed:
+        return dims
     row_bits = array.shape[-1] * DTYPES[array.dtype].itemsize * 8
     return (*array.shape[:-1], row_bits // ELEMENT_TYPES[element].bits)
 
@@ -67,22 +121,26 @@ def _strides(
 ) -> tuple[int, ...]:
     """Return the strides in bytes of all dimensions but the last, which must be contiguous."""
     bits = ELEMENT_TYPES[element].bits
-    if strides is not None and len(strides) != len(dims):
-        raise LaunchError(f"tensor map: {len(strides)} strides for a shape of {len(dims)} dimensions")
+    if strides is None and dims != _dims(array, None, element):
+        if not array.is_contiguous:
+            raise LaunchError(
+                f"tensor map: shape {dims} over an array of shape {array.shape} whose rows do not lie one"
+                " behind the other needs strides"
+            )
+        out = [dims[-1] * bits // 8]
+        for extent in dims[-2:0:-1]:
+            out.append(out[-1] * extent)
+        return tuple(out[len(dims) - 2 :: -1]) if len(dims) > 1 else ()
+    steps = array.strides if strides is None else _whole("strides", strides)
+    if len(steps) != len(dims):
+        raise LaunchError(f"tensor map: {len(steps)} strides for a shape of {len(dims)} dimensions")
     itemsize = DTYPES[array.dtype].itemsize if ELEMENT_TYPES[element].is_packed else max(1, bits // 8)
-    steps = tuple(int(s) for s in strides) if strides is not None else array.strides
-    is_own = strides is not None or dims == _dims(array, None, element)
-    if is_own and steps[-1] != itemsize:
+    if steps[-1] != itemsize and dims[-1] > 1 and 0 not in dims:
         raise LaunchError(
             f"tensor map: the last dimension has a stride of {steps[-1]} bytes, the TMA unit needs "
             f"{itemsize} (contiguous)"
         )
-    if is_own:
-        return steps[:-1]
-    out = [dims[-1] * bits // 8]
-    for extent in dims[-2:0:-1]:
-        out.append(out[-1] * extent)
-    return tuple(out[len(dims) - 2 :: -1]) if len(dims) > 1 else ()
+    return steps[:-1]
 
 
 def _columns(
@@ -94,22 +152,24 @@ def _columns(
     pixels: int | None,
 ) -> dict[str, Any]:
     """Return what a map for im2col has in place of a box."""
+    if mode not in MODES:
+        raise LaunchError(f"tensor map: there is no mode '{mode}'; use one of {', '.join(MODES)}")
     if mode == "tile":
         if lower or upper or channels is not None or pixels is not None:
             raise LaunchError(
                 "tensor map: lower_corner, upper_corner, channels_per_pixel and pixels_per_column belong"
                 ' to mode="im2col"'
             )
-        return {"box_dim": tuple(int(b) for b in box)[::-1]}
+        return {"box_dim": _whole("box", box)[::-1]}
     if box or channels is None or pixels is None:
         raise LaunchError(
             f"tensor map: mode {mode} takes lower_corner, upper_corner, channels_per_pixel and"
             " pixels_per_column, and no box"
         )
     return {
-        "box_dim": (int(channels), int(pixels)),
-        "lower_corner": tuple(int(c) for c in lower)[::-1],
-        "upper_corner": tuple(int(c) for c in upper)[::-1],
+        "box_dim": _whole("channels_per_pixel, pixels_per_column", (channels, pixels)),
+        "lower_corner": _whole("lower_corner", lower)[::-1],
+        "upper_corner": _whole("upper_corner", upper)[::-1],
     }
 
 
@@ -150,11 +210,9 @@ def tensor_map(
     dims = _dims(array, shape, element)
     columns = _columns(mode, box, lower_corner, upper_corner, channels_per_pixel, pixels_per_column)
     if mode == "tile" and len(columns["box_dim"]) != len(dims):
-        raise LaunchError(
-            f"tensor map: box {tuple(box)} has {len(box)} dimensions, the tensor {len(dims)}"
-        )
+        raise LaunchError(f"tensor map: box {tuple(box)} has {len(box)} dimensions, the tensor {len(dims)}")
     steps = _strides(dims, strides, array, element)
-    traversal = tuple(int(e) for e in element_strides) if element_strides is not None else (1,) * len(dims)
+    traversal = (1,) * len(dims) if element_strides is None else _whole("element_strides", element_strides)
     if swizzle not in SWIZZLE_SPANS:
         raise LaunchError(
             f"tensor map: swizzle '{swizzle}' is unknown; use one of {', '.join(SWIZZLE_SPANS)}"
@@ -172,7 +230,5 @@ def tensor_map(
         mode=mode,
         **columns,
     )
-    wrong = problems(tensor)
-    if wrong:
-        raise LaunchError("tensor map: " + "; ".join(wrong))
+    _refuse(tensor)
     return TensorMapArgument(array, tensor)

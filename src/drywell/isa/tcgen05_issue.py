@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.span import Span
 from drywell.isa.tcgen05_cells import tensor_queue
+from drywell.isa.tcgen05_collector import Hint, follow, hint_of
 from drywell.isa.tcgen05_columns import ColumnMask, column_problems, decode_columns
 from drywell.isa.tcgen05_factors import METADATA_COLS, SCALE_ADDRESS_MASK, Factors, checked_cols
 from drywell.isa.tcgen05_matmul import Matmul, Operands, stored_of
@@ -62,8 +64,15 @@ class Sources:
     zero_columns: Any = None
 
 
-def multiply(m: Warp, kind: str, form: MmaForm, sources: Sources, is_shifted: bool = False) -> None:
-    """Issue one multiplication for each executing thread."""
+def multiply(
+    m: Warp,
+    kind: str,
+    form: MmaForm,
+    sources: Sources,
+    is_shifted: bool = False,
+    collector: str | None = None,
+) -> None:
+    """Issue one multiplication for each executing thread; `collector` is the hint as it is written."""
     for lane in m.lanes():
         try:
             planned = _Plan(m, lane, kind, form, sources).matmul(is_shifted)
@@ -71,7 +80,9 @@ def multiply(m: Warp, kind: str, form: MmaForm, sources: Sources, is_shifted: bo
             m.fault(problem.rule, problem.detail, problem.hint, (lane,))
         desc = planned.desc
         what = f"mma.kind::{kind} {desc.M}x{desc.N}x{desc.K}"
-        op = m.issue(AsyncOp("tensor", what, m, m.span, (_stage(m, planned),), tensor_queue(m), (lane,)))
+        hint = hint_of(collector, form.is_ws, *_collected(planned, sources, lane))
+        stage = _stage(m, planned, hint, m.span)
+        op = m.issue(AsyncOp("tensor", what, m, m.span, (stage,), tensor_queue(m), (lane,)))
         first = decode(planned.operands.d)[1]
         op.columns = range(first, first + planned.layout.num_cols(desc.N))
 
@@ -81,8 +92,22 @@ def form_of(m: Warp, **fields: Any) -> MmaForm:
     return MmaForm(has_k96=m.grid.gpu.compute_capability in _K96_GPUS, **fields)
 
 
-def _stage(m: Warp, planned: Matmul) -> Any:
-    return lambda: planned.perform(m)
+def _stage(m: Warp, planned: Matmul, hint: Hint, span: Span) -> Any:
+    def perform() -> None:
+        follow(m, hint, span)
+        planned.perform(m)
+
+    return perform
+
+
+def _collected(planned: Matmul, sources: Sources, lane: int) -> tuple[str, tuple[int, int]]:
+    """Return which operand a collector hint is about, B with `.ws` and else A, and how much of it."""
+    desc = planned.desc
+    if planned.form.is_ws:
+        return f"B of descriptor 0x{int(sources.b[lane]):016x}", (desc.N, desc.K)
+    if planned.form.a_in_tmem:
+        return f"A at Tensor Memory address 0x{int(sources.a[lane]):08x}", (desc.M, desc.K)
+    return f"A of descriptor 0x{int(sources.a[lane]):016x}", (desc.M, desc.K)
 
 
 @lru_cache(maxsize=512)

@@ -242,7 +242,8 @@ def tcgen05_ld_red(m: Any, i: Mods, taddr: Any, split: Any = None) -> Any:
     how = Reduction(
         str(i["op"]), str(i.get("type") or "f32"), i.get("abs") is not None, i.get("NaN") is not None
     )
-    return load(m, _shape(i), _num(i), False, taddr, 0 if split is None else split, how)
+    shape = "32x32b" if split is None else "16x32bx2"
+    return load(m, shape, _num(i), False, taddr, 0 if split is None else split, how)
 
 
 _ST_REF = "tcgen05-instructions-tcgen05-st"

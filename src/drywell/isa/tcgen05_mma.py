@@ -69,7 +69,7 @@ def _issue(m: Any, i: Mods, sources: Sources, **fields: Any) -> None:
     kind = str(i["kind"]).removeprefix("kind::")
     in_tmem = sources.a.dtype.itemsize == 4
     form = form_of(m, cta_group=int(cta_group(i) or 1), a_in_tmem=in_tmem, **fields)
-    multiply(m, kind, form, sources, i.get("ashift") is not None)
+    multiply(m, kind, form, sources, i.get("ashift") is not None, i.get("collector"))
 
 
 def tcgen05_mma(m: Any, i: Mods, d: Any, a: Any, b: Any, idesc: Any, mask: Any, p: Any, scale_d: Any) -> None:

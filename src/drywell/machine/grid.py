@@ -6,9 +6,12 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import product
+from typing import Any
 
 from drywell.arch import Gpu
+from drywell.base.diagnostic import Finding
 from drywell.base.errors import KernelFault, LaunchError
 from drywell.base.events import Event, Observer
 from drywell.base.options import DEFAULT, Options
@@ -94,19 +97,24 @@ class Grid:
         self.pending = Pending()
         self.printed: list[str] = []
         self.unsettled: Counter[str] = Counter()
+        self.remarks: Counter[Finding] = Counter()
         self.observers: list[Observer] = list(observers)
         self.version = 0
         self.clock: int = 0
         self._check_dims()
         num_sms = options.sms or min(gpu.sm_count, self.num_ctas)
         self.sms: tuple[Sm, ...] = tuple(Sm(self, i) for i in range(num_sms))
+        self._plan()
+
+    def _plan(self) -> None:
+        """Line up the clusters: none has started."""
         self.clusters: list[Cluster] = []
         self._waiting: Iterator[Dim3] = self._cluster_origins()
         self._next: Dim3 | None = next(self._waiting, None)
         self.num_exited = 0
         self.num_cancelled = 0
         self.num_requests = 0
-        self._random = random.Random(options.seed * 1_000_003 + 1)
+        self._random = random.Random(self.options.seed * 1_000_003 + 1)
 
     def _check_dims(self) -> None:
         """Refuse dimensions that cannot be; LaunchError."""
@@ -185,8 +193,9 @@ class Grid:
 
         ASSUMED: no two CTAs of a cluster share an SM, so that each has Tensor Memory of its own.
         """
-        free = sorted((sm for sm in self.sms if sm.has_room()), key=lambda sm: len(sm.ctas))
-        return tuple(free[: self.cluster_size]) if len(free) >= self.cluster_size else None
+        homes = nsmallest(self.cluster_size, self.sms, key=lambda sm: len(sm.ctas))
+        fits = len(homes) == self.cluster_size and homes[-1].has_room()
+        return tuple(homes) if fits else None
 
     def _start(self, origin: Dim3, homes: tuple[Sm, ...]) -> Cluster:
         """Create the cluster at `origin` on the SMs `homes`."""
@@ -212,12 +221,15 @@ class Grid:
 
 
 class Sm:
-    """One SM: its Tensor Memory and the CTAs resident on it."""
+    """One SM: its Tensor Memory and the CTAs resident on it; `collectors` are what the buffers of its tensor
+    core keep.
+    """
 
     def __init__(self, grid: Grid, index: int) -> None:
         self.grid = grid
         self.index: int = index
         self.ctas: list[Cta] = []
+        self.collectors: dict[str, Any] = {}
         self._tmem: TensorMemory | None = None
 
     @property

@@ -47,9 +47,7 @@ WIDE_PIXELS, WIDE_GROUP = 128, 32
 Pixels = NDArray[np.int64]
 
 
-def corner_problems(
-    mode: str, rank: int, lower: Sequence[int], upper: Sequence[int]
-) -> tuple[str, ...]:
+def corner_problems(mode: str, rank: int, lower: Sequence[int], upper: Sequence[int]) -> tuple[str, ...]:
     """Return what is wrong with the corners of a map, one sentence each."""
     if mode == "tile":
         return ("corners belong to mode im2col",) if lower or upper else ()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class AsyncOp:
     """One asynchronous operation of `warp`, issued at `span`.
 
-    `unit` is tma, tensor, tmem_ld, tmem_st, bulk or cp_async; `what` says it in words for reports.
+    `unit` is tma, tensor, tmem_ld, tmem_st, bulk, cp_async or clc; `what` says it in words for reports.
     `stages` run in order, each at a moment of its own; the last one's return value becomes `result`.
     Operations of one `queue` key perform in issue order; None is free. `ready` holds it back until true.
     `columns` are those of Tensor Memory that it reads or writes.

@@ -244,6 +244,8 @@ def _mode_problems(tmap: TensorMap) -> list[str]:
         out.append(f"interleave {tmap.interleave_layout} needs rank 3 or more, not {tmap.rank}")
     if tmap.interleave_layout == "32B" and tmap.swizzle != "32B":
         out.append(f"interleave 32B needs swizzle 32B, not {tmap.swizzle}")
+    if tmap.mode == "im2col::w" and tmap.swizzle in ("none", "128B_ATOM_32B_FLIP_8B"):
+        out.append(f"mode im2col::w needs a swizzle other than 128B_ATOM_32B_FLIP_8B, not {tmap.swizzle}")
     if tmap.fill_mode == "nan" and not tmap.element.is_float:
         out.append(f"fill mode nan needs a floating-point type, not {tmap.elemtype}")
     allowed = {
@@ -337,7 +339,8 @@ def _decode(raw: bytes) -> TensorMap:
         raise KernelFault(
             "TMA-MAP",
             f"these 128 bytes are no tensor map: {mode}, rank {rank}, element type code {code},"
-            f" swizzle mode {width} with atomicity {q[1] >> 22 & 3}, interleave {interleave} (q1 = 0x{q[1]:016x})",
+            f" swizzle mode {width} with atomicity {q[1] >> 22 & 3}, interleave {interleave}"
+            f" (q1 = 0x{q[1]:016x})",
             hint="encode it with drywell.tensor_map, or fill every field with tensormap.replace",
         )
     tile = {"box_dim": tuple(b + 1 for b in (q[6] >> 56, *(q[7] >> 8 * i & 255 for i in range(4)))[:rank])}

@@ -30,7 +30,7 @@ from drywell.machine.im2col import MAP_MODES, num_pixels, pixels, start_problem
 from drywell.machine.lanes import Bytes
 from drywell.machine.reduce import combine
 from drywell.machine.smem import SharedMemory
-from drywell.machine.tensor_map import MAP_ALIGN, MAP_BYTES, SWIZZLE_SPANS, TensorMap, decode
+from drywell.machine.tensor_map import MAP_ALIGN, MAP_BYTES, SWIZZLE_SPANS, TensorMap, decode, problems
 from drywell.machine.windows import GLOBAL_BASE
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def box_bytes(tmap: TensorMap, mode: str = "tile", offsets: tuple[int, ...] = ()
 def read_map(m: Warp, address: int, space: str = "") -> TensorMap:
     """Read and decode the tensor map at an address in parameter, constant or global memory.
 
-    Faults: TMA-ALIGN (64 bytes), TMA-MAP (no map), and those of the memory it should lie in. UnsupportedError
-    names what is not modelled yet.
+    Faults: TMA-ALIGN (64 bytes), TMA-MAP (no map, or one that the driver would refuse), and those of the
+    memory it should lie in. UnsupportedError names what is not modelled yet.
     """
     if address % MAP_ALIGN:
         m.fault("TMA-ALIGN", f"the tensor map at 0x{address:x} is not aligned to {MAP_ALIGN} bytes")
@@ -128,7 +128,17 @@ def read_map(m: Warp, address: int, space: str = "") -> TensorMap:
     what = unmodelled(tmap)
     if what:
         raise UnsupportedError(f"TMA with {what} is not modelled yet", m.place())
+    wrong = _problems(tmap)
+    if wrong:
+        m.fault(
+            "TMA-MAP",
+            f"the tensor map at 0x{address:x} is none that can be encoded: {'; '.join(wrong)}",
+            hint="fill every field with tensormap.replace",
+        )
     return tmap
+
+
+_problems = lru_cache(maxsize=256)(problems)
 
 
 def check(
@@ -385,9 +395,7 @@ def put_box(
         chunks[index] = rows
 
 
-def get_box(
-    m: Warp, tmap: TensorMap, memory: SharedMemory, offset: int, box: Box | None = None
-) -> Bytes:
+def get_box(m: Warp, tmap: TensorMap, memory: SharedMemory, offset: int, box: Box | None = None) -> Bytes:
     """Return a box (uint8[rows, row_bytes], a copy) from shared memory at a window offset, unswizzled.
 
     Six-bit elements (b6p2x16) lie one in a byte; the upper two bits are dropped. Fault TMA-MAP: 4-bit

@@ -294,7 +294,16 @@ class TensorMemory:
             m.fault(
                 "FREE-SIZE", f"{what}: that allocation has {holding.sizes[granule]} columns; free all of them"
             )
-        pair = holding.pairs.pop(granule, None)
+        self._check_pair(m, granule, what)
+        self.sm_map &= ~mask
+        holding.mine &= ~mask
+        holding.starts &= ~(1 << granule)
+        del holding.sizes[granule], holding.allocators[granule]
+        self._tell(m, granule * GRANULE_COLS, num_cols, True)
+
+    def _check_pair(self, m: Warp, granule: int, what: str) -> None:
+        """Fault PAIR-DEALLOC-EARLY when the peer still waits in the allocation that is freed."""
+        pair = m.cta.tmem.pairs.pop(granule, None)
         if pair is not None and (m.cta.rank & 1 ^ 1) not in pair.passed:
             m.fault(
                 "PAIR-DEALLOC-EARLY",
@@ -302,11 +311,6 @@ class TensorMemory:
                 " columns yet",
                 hint="put a cluster barrier between the allocation and the first dealloc",
             )
-        self.sm_map &= ~mask
-        holding.mine &= ~mask
-        holding.starts &= ~(1 << granule)
-        del holding.sizes[granule], holding.allocators[granule]
-        self._tell(m, granule * GRANULE_COLS, num_cols, True)
 
     def relinquish(self, m: Warp) -> None:
         """Give up the right to allocate: other CTAs of the SM may now. Each CTA of a pair does for itself."""

@@ -258,10 +258,12 @@ class Warp:
     def record(
         self, space: Space, addresses: NDArray[Any], size: int, is_write: bool, proxy: Proxy, mask: Mask
     ) -> None:
-        """Tell the observers of one access by the lanes of `mask`."""
+        """Tell the observers of one access by the lanes of `mask`, to the memory of this warp's CTA."""
         where = tuple(addresses[mask].tolist())
         who = lane_list(mask)
-        self.grid.emit(Access(self.agent(), space, where, size, is_write, proxy, who, self.place()))
+        agent = self.agent()
+        peer = None if agent.cta == self.cta.linear else self.cta.linear
+        self.grid.emit(Access(agent, space, where, size, is_write, proxy, who, self.place(), peer))
 
     def _note(self, space: Space, address: int, size: int, is_write: bool, proxy: Proxy) -> None:
         """Record one bulk access and, for a write, that the state changes."""

@@ -76,8 +76,10 @@ def mma_mxf4(
     check_shapes(a, b, d_bits, live)
     num_groups = a.shape[1] // group
     words = None if d_bits is None else as_codes("f32", d_bits)
-    x = scaled_operand(a, scale_codes("SFA", sfa, len(a), num_groups), scale_fmt, num_groups, negate_a, live)
-    y = scaled_operand(b, scale_codes("SFB", sfb, len(b), num_groups), scale_fmt, num_groups, negate_b, None)
+    form = (scale_fmt, num_groups)
+    count = corners.zero_scales_in_window
+    x = scaled_operand(a, scale_codes("SFA", sfa, len(a), num_groups), *form, negate_a, live, count)
+    y = scaled_operand(b, scale_codes("SFB", sfb, len(b), num_groups), *form, negate_b, None, count)
     terms = Terms(x, y, accumulator("f32", words), words, scale_fmt)
     lost = np.zeros(terms.shape, np.bool_)
     result = _words(terms, corners, lost)

@@ -52,11 +52,13 @@ def scaled_operand(
     num_groups: int,
     negate: bool,
     live: BoolArray | None,
+    zero_scales_count: bool = False,
 ) -> ScaledOperand:
     """Take e2m1 codes [rows, K] and their scale codes [rows, J] apart.
 
     Elements that `live` [rows, K] leaves out are zeros. A zero scale has `NO_EXPONENT`: MMA-Sim's -126 for it
-    never shows, being far below that of any other scale and of the last bit of any f32 + 35.
+    never shows, being far below that of any other scale and of the last bit of any f32 + 35. With
+    `zero_scales_count` it has the exponent that its code stores, that of the subnormals.
     """
     code = np.ascontiguousarray(codes.T) & 15
     if live is not None:
@@ -64,7 +66,8 @@ def scaled_operand(
     # ue4m3 ignores bit 7. MEASURED: sf-tensor/tcgen05, MMA-Sim.
     value = decode(scale_fmt, scales & 0x7F if scale_fmt == "ue4m3" else scales)
     scale, nan = value.significand.T, (value.number_class == NAN).any(1)
-    raw = np.where(scale == 0, NO_EXPONENT, value.raw_exponent.T).astype(np.int32)
+    zero_raw = FORMATS[scale_fmt].min_exponent if zero_scales_count else NO_EXPONENT
+    raw = np.where(scale == 0, zero_raw, value.raw_exponent.T).astype(np.int32)
     repeat = num_groups // scales.shape[1]
     halves = -_HALVES[code] if negate else _HALVES[code]
     return ScaledOperand(halves, _RAW[code], scale.repeat(repeat, 0), raw.repeat(repeat, 0), nan)

@@ -41,6 +41,8 @@ class Corners:
     `zero_products_keep_minus_zero`: a D of -0 stays then, too. MEASURED: it becomes +0, in every
     block-scaled kind; B200, by sf-tensor/tcgen05 (tcgen05_model/validation.py of commit 8fce64d; the first
     release had it stay). So this one is not counted.
+    `zero_scales_in_window`: a ue4m3 scale of zero counts in S with the exponent -6 that its code stores. Both
+    models leave it out, so this one is not counted either.
     """
 
     zero_products_in_window: bool = False
@@ -51,6 +53,7 @@ class Corners:
     drops_tiny_groups: bool = False
     zero_products_keep_d: bool = True
     zero_products_keep_minus_zero: bool = False
+    zero_scales_in_window: bool = False
 
 
 DEFAULT_CORNERS = Corners()

@@ -102,9 +102,10 @@ class TmemMap:
         lanes, columns = addresses >> 16, addresses & 0xFFFF
         first = int(columns.min())
         writer = Writer(event.span, unit, what, first, int(columns.max()) + event.size - first)
-        cells = self.cells.get(event.agent.cta)
+        cta = event.agent.cta if event.peer is None else event.peer
+        cells = self.cells.get(cta)
         if cells is None:
-            cells = self.cells[event.agent.cta] = np.full((NUM_LANES, NUM_COLS), -1, np.int32)
+            cells = self.cells[cta] = np.full((NUM_LANES, NUM_COLS), -1, np.int32)
         index = self.writers.setdefault(writer, len(self.writers))
         cells[lanes[:, None], columns[:, None] + np.arange(event.size)] = index
 

@@ -109,8 +109,8 @@ def blocks(code: Sequence[ops.Code]) -> tuple[Block, ...]:
 
 
 def back_edges(graph: Sequence[Block]) -> tuple[tuple[int, int], ...]:
-    """Return the (from, to) numbers of the edges that lead back to a block on the way there, as a walk from
-    the first block meets them; blocks that cannot be reached have none.
+    """Return the (from, to) numbers of the edges that lead back to a block on the way there, when blocks are
+    walked depth first from the first one; blocks that cannot be reached have none.
     """
     found: list[tuple[int, int]] = []
     state = [0] * len(graph)  # 1 on the way, 2 done
@@ -127,7 +127,7 @@ def back_edges(graph: Sequence[Block]) -> tuple[tuple[int, int], ...]:
             found.append((block, to))
         elif state[to] == 0:
             work.append((to, 0))
-    return tuple(found)
+    return tuple(sorted(found))
 
 
 def loops(graph: Sequence[Block]) -> tuple[Loop, ...]:

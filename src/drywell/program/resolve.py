@@ -182,7 +182,7 @@ class Resolver:
     def _address(self, given: tree.Operand, op: Op, span: Span) -> ops.Operand:
         if isinstance(given, tree.Integer):
             if op.type != "addri" and (op.type in ADDRESS_BITS or "i" not in op.accepts):
-                message = f"the address {given.value} is a constant, which cannot stand here"
+                message = f"a constant address cannot stand here: {given.value}"
                 raise Unfit(message, span, "put it into a register")
             return ops.Memory(None, given.value)
         if not isinstance(given, (tree.Name, tree.Offset)):

@@ -4,22 +4,25 @@ The rule in words. Sixteen products that follow each other (in a sparse row: the
 32) share a scale pair and are added exactly, scales and all. S is the largest sum of the two exponents of
 a scale pair. Every group sum and the old D are cut toward zero to whole units of 2**(max(S, exponent of D)
 - 35), added exactly and turned into f32 toward zero. Where no product is left that is not zero, D stays as
-it is. Sources: microsoft/MMA-Sim (simulator/arithmetic.py) and sf-tensor/tcgen05 (tcgen05_model/MODEL.md,
-section 5), which this form joins; where they part is a switch of `block_dot`:
+it is, but a D of -0 becomes +0. Sources: microsoft/MMA-Sim (simulator/arithmetic.py) and sf-tensor/tcgen05
+(tcgen05_model/MODEL.md, section 5), which this form joins; where they part is a switch of `block_dot`:
 
 - `zero_blocks_in_window`: a block whose products are all zero counts in S with its scales (MMA-Sim). False:
   only blocks with something in them (sf-tensor). Corner 1.
 - `d_widens_below_products`: D sets the window as soon as its exponent is above S (MMA-Sim). False: with
   ue4m3 scales only from the largest product's exponent on (sf-tensor). Corner 2.
 - `ue4m3_group`: how many products are added before the cut with ue4m3 scales and a D below the largest
-  product: 16 (MMA-Sim) or 4 neighbours in K (sf-tensor). Corner 3.
+  product: 16 (MMA-Sim) or 4 neighbours (sf-tensor). In a sparse row they are neighbours among what is left
+  (its commit 8fce64d; the first release took 4 of the logical K).
 - `drop_subnormal_groups`: with ue8m0 scales and a subnormal result, groups below 2**-174 whose scale is
   not the largest are left out (sf-tensor). Corner 4.
 - `zero_scales_in_window`: a ue4m3 scale of zero counts with the exponent -6 that its code stores. False, as
   in both models: it has -126 (MMA-Sim) or makes zero products, which do not count (sf-tensor).
 - `zero_products_in_window`: a zero D has the exponent -126 and counts (MMA-Sim), as in `dot`.
 - `no_products_keep_d`: D stays when there are no products (sf-tensor). False: it goes through the window,
-  so it loses its zero's sign and, under a large scale, its low bits (MMA-Sim).
+  so under a large scale it loses its low bits (MMA-Sim).
+- `no_products_keep_minus_zero`: a D of -0 then stays -0, as in the first release of sf-tensor/tcgen05. False:
+  it becomes +0, as words of a B200 that the same repository shows later (validation.py of commit 8fce64d).
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from oracle.model.sparse import kept
 
 BLOCK_WINDOW_BITS = 35
 SUBNORMAL_FLOOR = -174
+MINUS_ZERO = 0x80000000
 BLOCKS: dict[str, dict[str, tuple[int, ...]]] = {
     "mxf4": {"ue8m0": (32,)},
     "mxf4nvf4": {"ue8m0": (16, 32), "ue4m3": (16,)},
@@ -88,6 +92,7 @@ def block_dot(
     zero_scales_in_window: bool = False,
     zero_products_in_window: bool = False,
     no_products_keep_d: bool = True,
+    no_products_keep_minus_zero: bool = False,
     window_bits: int = BLOCK_WINDOW_BITS,
 ) -> int:
     """Return the word of D; `c` None is the form that does not read D.
@@ -106,6 +111,8 @@ def block_dot(
     span = 16 if metadata is None else 32  # of K, for sixteen products
     groups = grouped(row, span, pairs, len(b))
     tops = [group.top for group in groups if group.top is not None]
+    if not tops and c == MINUS_ZERO:
+        return c if no_products_keep_minus_zero else 0
     if not tops and no_products_keep_d:
         return c or 0
     counted = pairs if zero_blocks_in_window or not tops else [g.pair for g in groups if g.top is not None]
@@ -116,7 +123,7 @@ def block_dot(
         window = max(window, d.exponent)
     quantum = window - window_bits
     if scale_type == "ue4m3" and not d_leads and ue4m3_group != 16:
-        groups = grouped(row, ue4m3_group, pairs, len(b))
+        groups = grouped(row, span * ue4m3_group // 16, pairs, len(b))
     if scale_type == "ue8m0" and not d_leads and drop_subnormal_groups:
         groups = without_subnormals(groups, d, quantum)
     return encode_f32(total(groups, d, quantum), quantum)

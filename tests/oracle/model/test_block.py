@@ -115,15 +115,22 @@ def test_corner_1_the_scales_of_an_empty_block_count() -> None:
 
 def test_without_products_d_stays_as_it_is() -> None:
     scales = [100, 100]
-    assert mx({}, scales, 0x80000000) == 0x80000000
     assert mx({}, scales, 0x80000001) == 0x80000001
     assert mx({}, scales, None) == 0
     # through the window instead: the last place is 2**65
     assert mx({}, scales, F32_ONE, no_products_keep_d=False) == 0
     assert mx({}, scales, power(65) | 1, no_products_keep_d=False) == power(65)
-    assert mx({}, [0, 0], 0x80000000, no_products_keep_d=False) == 0
     one = {0: ONE}
     assert nv(one, one, [(0x00, 0x7E)] * 4, 0xBF800001) == 0xBF800001  # scaled away
+
+
+def test_without_products_a_d_of_minus_zero_becomes_zero() -> None:
+    for keep_d in (True, False):
+        assert mx({}, [0, 0], 0x80000000, no_products_keep_d=keep_d) == 0
+        minus = mx({}, [0, 0], 0x80000000, no_products_keep_d=keep_d, no_products_keep_minus_zero=True)
+        assert minus == 0x80000000
+    cancelling = {0: ONE, 1: ONE | MINUS}
+    assert mx(cancelling, [0, 0], 0x80000000, no_products_keep_minus_zero=True) == 0  # there are products
 
 
 CANCEL_TO_FOUR = ({0: FOUR, 1: FOUR | MINUS}, {0: FOUR, 1: THREE})  # 16 - 12 = 4
@@ -161,6 +168,16 @@ def test_corner_3_ue4m3_products_may_be_added_by_four_or_by_sixteen() -> None:
     assert nv({**top_a, **near}, {**top_b, **near}, scales, ue4m3_group=4) == power(-19)
     assert nv({**top_a, **far}, {**top_b, **far}, scales) == power(-19)
     assert nv({**top_a, **far}, {**top_b, **far}, scales, ue4m3_group=4) == 0
+
+
+def test_corner_3_of_a_sparse_row_counts_the_products_that_are_left() -> None:
+    # of every 8 the elements 0, 1, 4 and 5 are kept: stored 16 and 19 are 32 and 37, stored 20 is 40
+    args: dict[str, Any] = {"metadata": [0x8] * 16, "ue4m3_group": 4}
+    scales = [0x78, 0x01, 0x01, 0x01]
+    b = at({0: FOUR, 1: FOUR, **dict.fromkeys((32, 37, 40), HALF)}, 128)
+    for second, word in ((19, power(-19)), (20, 0)):
+        a = at({0: FOUR, 1: FOUR | MINUS, 16: HALF, second: HALF}, 64)
+        assert block_dot("mxf4nvf4", "ue4m3", 16, a, b, 0, scales, scales, **args) == word
 
 
 def test_corner_4_small_groups_may_be_left_out_of_a_subnormal_result() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drywell.base.errors import UnsupportedError
 from drywell.isa.tcgen05 import cta_group
 from drywell.machine.outcome import Deferred, Wait
 from drywell.machine.tmem import POISON
@@ -349,17 +348,3 @@ def test_an_instruction_says_its_cta_group() -> None:
         2,
         None,
     ]
-
-
-def test_what_is_not_executed_yet_names_itself() -> None:
-    for spelling, words in (
-        ("tcgen05.cp.cta_group::1.128x256b", "tcgen05.cp"),
-        ("tcgen05.shift.cta_group::1.down", "tcgen05.shift"),
-    ):
-        declaration, mods = bound(spelling)
-        assert (
-            declaration.unsupported is not None
-            and declaration.unsupported(mods) == f"{words} is not executed yet"
-        )
-    with pytest.raises(UnsupportedError, match=r"tcgen05\.cp is not executed yet"):
-        act(warps(grid_of())[0], "tcgen05.cp.cta_group::1.128x256b", every(0), every(0, "u8"), lanes=(0,))

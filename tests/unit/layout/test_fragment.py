@@ -174,8 +174,8 @@ def test_one_epilogue_source_serves_mma_sync_and_tcgen05_ld_16x256b():
         assert (f.col[:, 4 * q : 4 * q + 4] == col + 8 * q).all()
 
 
-FACTORS = [(rows, K, bits) for rows in (8, 16) for K, bits in
-           ((4, 64), (8, 64), (16, 64), (4, 32), (8, 32), (8, 16), (16, 16), (16, 8), (32, 8), (32, 4), (64, 4))]
+DEPTHS = {64: (4, 8, 16), 32: (4, 8), 16: (8, 16), 8: (16, 32), 4: (32, 64)}
+FACTORS = [(rows, K, bits) for rows in (8, 16) for bits, depths in DEPTHS.items() for K in depths]
 
 
 def elements_of(fragment_):

@@ -11,7 +11,7 @@ import pytest
 from drywell.base.errors import LaunchError
 from drywell.machine import tma
 from drywell.machine.gmem import GlobalMemory
-from drywell.machine.tensor_map import TensorMap, decode, encode, problems
+from drywell.machine.tensor_map import TensorMap, decode, encode, problems, replace
 
 BASE = 0x800
 CHANNELS = 32
@@ -72,6 +72,7 @@ CASES = [
     # shape [N, ..., C], lower and upper corner (W first), start (W, H, D, N), offsets, pixels, steps
     ((3, 9, CHANNELS), (0,), (-2,), (4, 0), (1,), 20, (1, 1, 1)),
     ((3, 9, CHANNELS), (-1,), (0,), (-1, 1), (0,), 24, (1, 2, 1)),
+    ((5, 5, CHANNELS), (0,), (-1,), (1, 0), (1,), 9, (1, 2, 2)),
     ((2, 6, 7, CHANNELS), (0, 0), (-2, -2), (3, 2, 0), (2, 1), 40, (1, 1, 1, 1)),
     ((2, 6, 7, CHANNELS), (-1, -1), (-1, -1), (-1, 4, 0), (0, 2), 64, (1, 1, 1, 1)),
     ((2, 6, 7, CHANNELS), (-1, -2), (1, 2), (-1, -2, 1), (3, 3), 50, (1, 2, 3, 1)),
@@ -228,7 +229,13 @@ def test_the_w_modes_walk_along_w_and_n_and_add_a_halo(launch, mode, pixels, gro
 
 def test_the_w_modes_may_start_left_of_the_box_only(launch, faults) -> None:
     m, tmap = placed(
-        launch, numbers(2, 7, 16), box_dim=(16, 4), mode="im2col::w", lower_corner=(0,), upper_corner=(0,)
+        launch,
+        numbers(2, 7, 16),
+        box_dim=(16, 4),
+        mode="im2col::w",
+        lower_corner=(0,),
+        upper_corner=(0,),
+        swizzle="64B",
     )
     target = (m.cta.smem, BASE)
     assert tma.load(m, tmap, (0, -2, 0), target, mode="im2col::w", offsets=(0, 0)) == 4 * 32
@@ -271,6 +278,7 @@ def test_other_encoders_marks_leave_a_map_tiled(bits: int) -> None:
         ({"box_dim": (64,)}, "box_dim has 1 entries"),
         ({"mode": "tile", "box_dim": (64, 1, 1, 1)}, "corners belong to mode im2col"),
         ({"mode": "im2col::x"}, "there is no mode 'im2col::x'"),
+        ({"mode": "im2col::w", "lower_corner": (0,), "upper_corner": (0,)}, "mode im2col::w needs a swizzle"),
     ],
 )
 def test_what_an_im2col_map_cannot_be_has_its_own_words(change: dict[str, Any], words: str) -> None:
@@ -285,7 +293,7 @@ def test_what_an_im2col_map_cannot_be_has_its_own_words(change: dict[str, Any], 
         lower_corner=(0, 0),
         upper_corner=(0, 0),
     )
-    assert any(words in problem for problem in problems(with_(good, **change))), problems(with_(good, **change))
+    assert any(words in problem for problem in problems(with_(good, **change)))
     with pytest.raises(LaunchError):
         encode(with_(good, **change))
 
@@ -396,3 +404,23 @@ def test_padded_elements_start_at_multiples_of_128_and_4_bits_are_for_loads(laun
     target = (m.cta.smem, BASE)
     assert "not a multiple of 128" in faults("TMA-ALIGN", tma.load, m, tmap, (64, 0), target).detail
     assert "for loads only" in faults("TMA-MAP", tma.get_box, m, tmap, *target).detail
+
+
+# ---------------------------------------------------------------- maps made on the device
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("fill_mode", 1, "fill mode nan needs a floating-point type, not u8"),
+        ("box_dim", 24, "24 x 8 bits = 24 bytes; it must be a multiple of 16 bytes"),
+        ("elemtype", 14, "box_dim[0] is 32; with b4x16_p64 it must be 128"),
+    ],
+)
+def test_a_map_that_no_driver_would_make_faults_where_it_is_used(
+    launch, faults, field: str, value: int, words: str
+) -> None:
+    gmem = GlobalMemory()
+    raw = bytearray(encode(TensorMap(gmem.place("T", 4096), "u8", (128, 4), (128,), (32, 4), (1, 1))))
+    replace(raw, field, value)
+    address = gmem.place("map", np.frombuffer(bytes(raw), np.uint8))
+    m = launch(gmem=gmem).clusters[0].ctas[0].warps[0]
+    assert words in faults("TMA-MAP", tma.read_map, m, address).detail
