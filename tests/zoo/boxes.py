@@ -204,26 +204,18 @@ def check_rows(form: Form) -> None:
     assert np.array_equal(found, memory)
 
 
-def pixels(form: Form) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
-    """Return the map's options and the pixels (N, H, W) of both modes, for a tensor of 3 x 5 x 6 pixels."""
-    n, h, w = 0, 1, 1
-    if "_w_" in form.name:  # along W of one image after the other, then the halo goes on along W
+Pixels = list[tuple[int, int, int]]
+
+
+def pixels(form: Form) -> tuple[dict[str, Any], Pixels]:
+    """Return the map's options and the pixels (N, H, W) that are walked from the start on, of 3 x 5 x 6."""
+    if "_w_" in form.name:  # six along W of one image after the other, then the halo goes on along W
         options = {"mode": "im2col::w", "lower_corner": (0,), "upper_corner": (-1,), "pixels_per_column": 6}
-        out = []
-        for _ in range(6):
-            out.append((n, h, w + 1))
-            n, w = (n + 1, 0) if w + 1 == 5 else (n, w + 1)
-        return options, [*out, *((n, h, w + 1 + i) for i in range(2))]
-    options = {"mode": "im2col", "lower_corner": (-1, -1), "upper_corner": (-1, -1), "pixels_per_column": 10}
-    out = []
-    for _ in range(10):  # starts lie in W -1..4, H -1..3; the filter's tap adds (2 along W, 1 along H)
-        out.append((n, h + 1, w + 2))
-        w += 1
-        if w == 5:
-            h, w = h + 1, -1
-        if h == 4:
-            n, h = n + 1, -1
-    return options, out
+        starts = itertools.product(range(3), (1,), range(5))
+        return options, [*itertools.islice((p for p in starts if p >= (0, 1, 1)), 6), (1, 1, 2), (1, 1, 3)]
+    options = {"mode": "im2col", "lower_corner": (-1, -1), "upper_corner": (-1, -1), "pixels_per_column": 14}
+    starts = itertools.product(range(3), range(-1, 4), range(-1, 5))  # the box, with a halo on one side
+    return options, list(itertools.islice((p for p in starts if p >= (0, 2, 1)), 14))
 
 
 def check_im2col(form: Form) -> None:
@@ -231,14 +223,17 @@ def check_im2col(form: Form) -> None:
     shape = (3, 5, 6, 12)
     _, tensor, picture = pictures(form, 1, shape)
     options, walk = pixels(form)
+    # the form's two numbers: how far the tap lies along W and along H, or the halo and how far along W
+    offsets, (down, right) = (2, 1), ((0, 1) if "_w_" in form.name else (1, 2))
     map_of = tensor_map(tensor, channels_per_pixel=8, swizzle="32B", **options)
     memory = picture.copy()
     for i, (n, h, w) in enumerate(walk):
+        at = n, h + down, w + right
         for c in range(8):
-            value = tensor[n, h, w, 4 + c] if inside((n, h, w), shape[:3]) else 0
+            value = tensor[(*at, 4 + c)] if inside(at, shape[:3]) else 0
             memory[0, swizzled(32 * i + 4 * c, True) // 4] = value
-    offsets = (2, 1)  # of W and of H; in im2col::w the halo and the offset
-    found = run(form, map_of, (4, 1, 1, 0), picture, 32 * len(walk), offsets)
+    n, h, w = walk[0]
+    found = run(form, map_of, (4, w, h, n), picture, 32 * len(walk), offsets)
     assert np.array_equal(found, memory)
 
 

@@ -68,11 +68,11 @@ def run(
     form: Form, body: str, arrays: list[Any], directives: str = ".reqntid 32", tm: str = "", **options: Any
 ) -> Any:
     """Run a body into which the form's statements are filled."""
-    statements = list(form.statements)
+    statements = [f"{statement};" for statement in form.statements]
     for number, old, new in WITH.get(form.name, ()):
         assert old in statements[number]
         statements[number] = statements[number].replace(old, new)
-    filled = re.sub(r"\{(\d+)\}", lambda m: statements[int(m[1])] + ";", body)
+    filled = re.sub(r"\{(\d+)\}", lambda m: statements[int(m[1])], body)
     text = _TEXT.format(body=filled, directives=directives, tm=tm)
     return launch(load(text)["k"], args=arrays, **options)
 
@@ -191,7 +191,7 @@ def clc(form: Form) -> None:
     @q trap;"""
     run(form, body, [None, out], directives=".reqntid 1024", grid=dims, sms=1)
     assert (out.sum(-1) == 1).all()
-    assert out[..., 1].sum() == 2  # two CTAs fit; they take one over each
+    assert out[..., 1].sum() == 6  # two CTAs fit at a time, and each takes one over
 
 
 def tensormap(form: Form) -> None:
@@ -219,7 +219,7 @@ def tensormap(form: Form) -> None:
     {WAIT.format(0)}
     ld.shared.b32 %v, [r1+1024];
     {OWN.format(4, "%out")}
-    st.global.b32 [%x], %v;""".replace("{0, 3}", "{r7, r6}").replace("add.u32 r2", "mov.b32 r7, 0; mov.b32 r6, 3; add.u32 r2")
+    st.global.b32 [%x], %v;"""
     tm = ".param .align 64 .b8 tm[128], .param .u64 scratch, "
     run(form, body, [tensor_map(first, box=(4, 8)), scratch, second, out], tm=tm)
     assert np.array_equal(out.reshape(4, 8), second[3:7])
@@ -323,18 +323,12 @@ def cvt_narrow(form: Form) -> None:
     """Pairs are narrowed, the first operand into the upper half, and widened again."""
     rng = np.random.default_rng(form.seed)
     pairs = (rng.choice((-1, 1), (32, 2)) * 2.0 ** rng.uniform(-8, 10, (32, 2))).astype(np.float32)
-    out = np.full((8, 32), 0xDBDBDBDB, np.uint32)
-    word = "cvt.u32.u16 r1, h;"
-    first, middle, last = form.statements[1], form.statements[2], form.statements[3]
-    assert form.statements[0] == "{.reg .b8 b" and last.startswith("} ")  # the fourth e4m3 after the brace
-    steps = ["{{1} {2} STORE }", last[2:] + "; " + word, "{4}", "{5} " + word, "{6}", "{7} " + word, "{8} " + word]
-    steps[0] = "{0} {1} {2} STORE }"
-    body = f"{OWN.format(8, '%in')}\n    ld.global.b32 f0, [%x];\n    ld.global.b32 f1, [%x+4];\n{OWN.format(4, '%out')}\n"
-    for i, step in enumerate(steps):
-        store = f"st.global.b32 [%x+{128 * i}], r1;"
-        body += "    " + (step.replace("STORE", store) if "STORE" in step else f"{step} {store}") + "\n"
-    run(form, body, [pairs, out])
-    assert first and middle
+    out = np.full((7, 32), 0xDBDBDBDB, np.uint32)
+    code = "cvt.u32.u16 r1, h;"
+    steps = ("{0} {1} {2}", f"{{3}} {code}", "{4}", f"{{5}} {code}", "{6}", f"{{7}} {code}", f"{{8}} {code}")
+    stores = (f"    {step} st.global.b32 [%x+{128 * i}], r1;" for i, step in enumerate(steps))
+    load_pair = f"{OWN.format(8, '%in')}\n    ld.global.b32 f0, [%x];\n    ld.global.b32 f1, [%x+4];"
+    run(form, "\n".join([load_pair, OWN.format(4, "%out"), *stores]), [pairs, out])
     a, b = pairs[:, 0], pairs[:, 1]
     halves = {}
     for name in NARROW:

@@ -29,9 +29,8 @@ INTERRUPTED = 130
 def group(context: click.Context) -> None:
     """Run Blackwell (sm_100a) PTX kernels on this CPU, bit for bit, with Tensor Memory in view.
 
-    Exit codes: 0 clean or unchecked; 1 wrong numbers, a fault, a deadlock or other findings; 2 bad usage or
-    input that cannot
-    be read; 3 unsupported or out of budget.
+    Exit codes: 0 clean or unchecked; 1 wrong numbers, a fault, a deadlock or other findings; 2 bad usage
+    or input that cannot be read; 3 unsupported or out of budget.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

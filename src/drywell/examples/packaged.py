@@ -1,9 +1,8 @@
 """Run the packaged GEMM on random data and compare it with NumPy.
 
 The kernel (gemm/gemm.cu, compiled to gemm/gemm.ptx) computes C = relu(A @ B.T + bias): A [M, K] and B [N,
-K] in bf16, bias [N] in
-float32, C [M, N] in bf16. It is warp-specialised and persistent: each CTA takes every gridDim.x-th tile of
-128 x 128.
+K] in bf16, bias [N] in float32, C [M, N] in bf16. It is warp-specialised and persistent: each CTA takes
+every gridDim.x-th tile of 128 x 128.
 """
 
 from __future__ import annotations
@@ -97,10 +96,9 @@ def rounding_bound(
     one.
 
     One mma adds 16 products and the old D in units of 2^(R - 25), where 2^R is at most the largest term,
-    and cuts each off: 17 units
-    at most. The sum is then cut to 24 bits, 4 more of these units if it is as large as the sum S of all |a
-    b|. No term exceeds S. The
-    bias is added in float32, rounded to nearest: half a unit of 24 bits.
+    and cuts each off: 17 units at most. The sum is then cut to 24 bits, 4 more of these units if it is as
+    large as the sum S of all |a b|. No term exceeds S. The bias is added in float32, rounded to nearest:
+    half a unit of 24 bits.
     """
     magnitude = np.abs(a) @ np.abs(b).T
     num_instructions = a.shape[1] // INSTRUCTION_K
@@ -125,11 +123,10 @@ def gemm(
 ) -> GemmRun:
     """Run the packaged GEMM on random data and compare C with NumPy's float64 result.
 
-    Small `integers` (-4..4) must come out equal bit for bit; `normal` numbers within what the tensor core's
-    cut-off sums and the rounding
-    to bf16 allow. `ctas` is the size of the persistent grid (default: one per tile, at most one per SM).
-    `broken` runs the twin with a
-    mistake in it. `options` are those of `drywell.launch`: schedule, seed, observe, ...
+    Small `integers` (-4..4) must come out equal bit for bit; `normal` numbers within what the tensor
+    core's cut-off sums and the rounding to bf16 allow. `ctas` is the size of the persistent grid
+    (default: one per tile, at most one per SM). `broken` runs the twin with a mistake in it. `options`
+    are those of `drywell.launch`: schedule, seed, observe, ...
 
     Raises LaunchError unless m and n are multiples of 128 and k of 64, and what `drywell.launch` raises.
 

@@ -160,6 +160,7 @@ _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+_TAKE_SIZES = frozenset("arange broadcast_to eye full ones pad range repeat reshape tile zeros".split())
 LARGEST = 1 << 28
 """Elements an intermediate array may have, and the largest power or range."""
 LONGEST = 10_000
@@ -331,7 +332,8 @@ class _Evaluator:
         for value in (*args, *keywords.values()):
             if isinstance(value, str) and function is not np.einsum:
                 raise self.refuse(node, "text is only allowed in np.einsum")
-        self._bounded(node, args)
+        if getattr(function, "__name__", "") in _TAKE_SIZES:
+            self._bounded(node, args)
         return self._sized(node, function(*args, **keywords))
 
     def _bounded(self, node: ast.AST, args: list[Any]) -> None:

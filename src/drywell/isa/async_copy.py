@@ -46,8 +46,8 @@ def cp_async(m: Any, i: Mods, a: Any, b: Any, cp_size: Any, src_size: Any, polic
     """Copy 4, 8 or 16 bytes per lane from global to shared memory at some later moment.
 
     Bytes from `src_size` on become zero and are not read; so do all where a predicate stands in its place
-    and is set. Undefined: a `src_size` above the
-    size (here a fault), two copies of one group to one place, touching either side before the group's wait.
+    and is set. Undefined: a `src_size` above the size (here a fault), two copies of one group to one
+    place, touching either side before the group's wait.
     """
     size = int(cp_size[m.one_lane()])
     wanted = _wanted(size, src_size)

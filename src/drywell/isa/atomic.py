@@ -1,8 +1,7 @@
 """Atomics: atom, red, and their asynchronous relatives st.async and red.async.
 
 A warp's lanes act one after the other, lowest first; each reads, combines and writes in one step. Memory
-order and
-scope need no work: every access takes effect in program order.
+order and scope need no work: every access takes effect in program order.
 """
 
 from __future__ import annotations

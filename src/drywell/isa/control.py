@@ -144,8 +144,7 @@ def pmevent(m: Any, i: Mods, a: Any) -> None:
 def setmaxnreg(m: Any, i: Mods, n: Any) -> Any:
     """Give registers back to the CTA's pool, or wait until the pool has enough and take them.
 
-    ASSUMED: it takes effect warp by warp; the warps of a warpgroup need not meet. Undefined when the count
-    does not
-    go the way the action says (here the fault SETMAXNREG), and what new registers hold.
+    ASSUMED: it takes effect warp by warp; the warps of a warpgroup need not meet. Undefined when the
+    count does not go the way the action says (here the fault SETMAXNREG), and what new registers hold.
     """
     return m.cta.set_max_registers(m, int(n[m.one_lane()]), i["action"] == "inc")

@@ -40,10 +40,8 @@ def gather(
     """Bring the active lanes together with the lanes of their membermasks and give each its results.
 
     `give(values, members, lane)` returns one result per entry of `dtypes`. Lanes of one warp may name
-    different
-    masks (cooperative groups do). The outcome is a Wait while a named lane is still away. Fault WARP-MASK
-    for a
-    lane outside its own mask, which PTX leaves undefined.
+    different masks (cooperative groups do). The outcome is a Wait while a named lane is still away. Fault
+    WARP-MASK for a lane outside its own mask, which PTX leaves undefined.
     """
     meetings = _meetings(m, membermask, values, key)
 

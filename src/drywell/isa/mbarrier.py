@@ -1,8 +1,7 @@
 """mbarriers in shared memory: their life, arrivals, transaction counts and waits.
 
 Executed by several lanes, an instruction acts once per lane, lowest lane first. The rules of the 64-bit
-object are
-`machine.mbarrier`'s.
+object are `machine.mbarrier`'s.
 """
 
 from __future__ import annotations
@@ -255,7 +254,8 @@ def _try(waiters: Waiters) -> Any:
     if now.any():
         return now
     _, barrier, parity = waiters[0]
-    return Wait(lambda: bool(_test(waiters).any()), lambda: _test(waiters), barrier.reason(parity, True))
+    distinct = list({(w[1].address, w[2]): w for w in waiters}.values())
+    return Wait(lambda: bool(_test(distinct).any()), lambda: _test(waiters), barrier.reason(parity, True))
 
 
 @instruction("mbarrier.test_wait{.sem.scope}{.space}.b64 p, [a], state;", types=_BY_STATE, **_WAIT_SLOTS)

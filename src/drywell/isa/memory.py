@@ -2,8 +2,8 @@
 createpolicy.
 
 Memory order (`.relaxed`, `.acquire`, `.release`, `.volatile`, `.mmio`) needs no work here: a warp's
-accesses take
-effect in program order, which is stronger than PTX asks. Cache operators and eviction hints change no value.
+accesses take effect in program order, which is stronger than PTX asks. Cache operators and eviction hints
+change no value.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ def address(slot: str = "space") -> TypeRule:
     generic).
 
     Global and generic addresses take 64 bits: sm_90 and later have no 32-bit addressing. A constant is an
-    address
-    in local memory only.
+    address in local memory only.
     """
 
     def rule(i: Mods) -> Op:

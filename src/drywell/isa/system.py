@@ -1,8 +1,7 @@
 """Functions the device runtime provides: vprintf (what printf compiles to) and __assertfail.
 
-`EXTERNS[name](m, arguments, results)` runs one for the active lanes of warp `m`. The arguments and results
-are the
-frame offsets of the call's `.param` variables, as `machine.outcome.Call` carries them.
+`EXTERNS[name](m, arguments, results)` runs one for the active lanes of warp `m`. The arguments and
+results are the frame offsets of the call's `.param` variables, as `machine.outcome.Call` carries them.
 """
 
 from __future__ import annotations

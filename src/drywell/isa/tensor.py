@@ -1,10 +1,8 @@
 """cp.async.bulk.tensor, its reduction and its prefetch: boxes of a tensor map moved by the TMA unit.
 
 Each lane that executes one issues an operation of its own. A load performs at one moment (copy, then
-complete_tx), a
-store at two (read shared memory, then write global memory). Source: PTX ISA, "Tensor copy"; the walk, the
-swizzles
-and the fills are `machine.tma`'s.
+complete_tx), a store at two (read shared memory, then write global memory). Source: PTX ISA, "Tensor
+copy"; the walk, the swizzles and the fills are `machine.tma`'s.
 """
 
 from __future__ import annotations

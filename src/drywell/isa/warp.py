@@ -1,9 +1,8 @@
 """What the lanes of a warp do together: shfl, vote, match, activemask, redux, elect.
 
 The lanes named in a membermask meet at the instruction; a lane outside its own mask is undefined in PTX,
-here the
-fault WARP-MASK. Values of lanes that have exited or are not in the mask are undefined; here what their
-register held.
+here the fault WARP-MASK. Values of lanes that have exited or are not in the mask are undefined; here what
+their register held.
 """
 
 from __future__ import annotations

@@ -7,11 +7,10 @@ more place. `ComposeLayout` swizzles the one memory coordinate.
 
     layout   := 'TileLayout(' spec ')' | spec
               | 'ComposeLayout(' int ',' int ',' int ',' layout [',' ('True' | 'False')] ')'
-    spec     := term {'+' term}                one S, at most one R, any offsets, in any order
-    term     := ('S' | 'R') '[' shape [':' strides] ']' | 'O[' stride {',' stride} ']' | stride
-    shape    := int | '(' int {',' int} ')'
-    strides  := stride | '(' stride {',' stride} ')'
-    stride   := int | int '@' axis | axis      no axis: the memory axis m; no number: 1
+    spec     := term {'+' term}                one S, at most one R, any offsets, in any order term     :=
+    ('S' | 'R') '[' shape [':' strides] ']' | 'O[' stride {',' stride} ']' | stride shape    := int | '('
+    int {',' int} ')' strides  := stride | '(' stride {',' stride} ')' stride   := int | int '@' axis |
+    axis      no axis: the memory axis m; no number: 1
 
 Source: Apache TVM `tirx` layout documentation; mlc.ai "Modern GPU programming for MLSys", data
 layout chapters.

@@ -1,8 +1,8 @@
 """Floating-point arithmetic in integers: any format, any rounding, rounded once.
 
 The slow and obvious way, which `softfloat.py` takes for directed roundings and for the edge of `.ftz`.
-Formats up to f32 are vectorised over uint64;
-f64 needs wider products and goes element by element through Python integers.
+Formats up to f32 are vectorised over uint64; f64 needs wider products and goes element by element through
+Python integers.
 """
 
 from __future__ import annotations
