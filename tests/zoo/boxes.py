@@ -132,7 +132,14 @@ def run(
         expecting=0 if tx else 32,
         wait=_WAIT[bool(tx)],
     )
-    launch(load(kernel)["k"], grid=num_ctas, cluster=num_ctas, args=[map_of, picture, after], dynamic_smem=NUM_BYTES)
+    launch(
+        load(kernel)["k"],
+        grid=num_ctas,
+        cluster=num_ctas,
+        args=[map_of, picture, after],
+        dynamic_smem=NUM_BYTES,
+        **form.schedule,
+    )
     return after
 
 
@@ -159,7 +166,11 @@ def pictures(form: Form, num_ctas: int, shape: tuple[int, ...]) -> tuple[random.
     """Draw a tensor and the shared memory of each CTA."""
     numbers = np.random.default_rng(form.seed)
     tensor = numbers.integers(0, 1 << 32, shape, np.uint32)
-    return random.Random(form.name), tensor, numbers.integers(0, 1 << 32, (num_ctas, NUM_BYTES // 4), np.uint32)
+    return (
+        random.Random(form.name),
+        tensor,
+        numbers.integers(0, 1 << 32, (num_ctas, NUM_BYTES // 4), np.uint32),
+    )
 
 
 def check_tile(form: Form) -> None:

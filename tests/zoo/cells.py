@@ -177,9 +177,7 @@ def text(scene: Scene, issue: str, commit: str | None = None, every_warp: str = 
     )
 
 
-def run(
-    scene: Scene, issue: str, commit: str | None = None, every_warp: str = "", **options: Any
-) -> Cells:
+def run(scene: Scene, issue: str, commit: str | None = None, every_warp: str = "", **options: Any) -> Cells:
     """Run the statements in a scene and return Tensor Memory as it is afterwards; `words` may be written."""
     after = np.full_like(scene.before, 0xDBDBDBDB)
     launch(

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from zoo.cells import Cells, Scene, draw_scene, run, same
-from zoo.forms import Form
+from drywell.host.launch import launch, load
+from zoo.cells import draw_scene, run, same
+from zoo.forms import SCHEDULES, Form
 
 # (shape, multicast): rows, words of a row, lane of row i, where its copies are
 SHAPES: dict[str, tuple[int, int, Any, tuple[int, ...]]] = {
@@ -69,7 +70,7 @@ def check_cp(form: Form) -> None:
     add.u32 %r1, %tm, {lane << 16 | col};
     add.u64 %d2, %sm4, {descriptor(swizzle, sbo, lbo)};
     {form.opcode} [%r1], %d2;"""
-    same(run(scene, issue), expected)
+    same(run(scene, issue, **form.schedule), expected)
 
 
 def check_shift(form: Form) -> None:
@@ -80,7 +81,7 @@ def check_shift(form: Form) -> None:
         for lane in range(64, 95):
             expected[cta, lane, 5:13] = scene.before[cta, lane + 1, 5:13]
     issue = f"    add.u32 %r1, %tm, {64 << 16 | 5};\n    {form.opcode} [%r1];"
-    same(run(scene, issue), expected)
+    same(run(scene, issue, **form.schedule), expected)
 
 
 # what a form of commit names: operands and what must be set first
@@ -110,9 +111,9 @@ def check_commit(form: Form) -> None:
     for cta, picture in enumerate(scene.picture):
         words = picture[:2048].view(np.uint32).reshape(128, 4)
         expected[cta, :, :4] = words
-    for schedule in ("eager", "lazy"):
-        commit = f"{form.opcode} {operands};{TELL_PEER if tells else ''}"
-        same(run(scene, issue, commit, schedule=schedule), expected)
+    commit = f"{form.opcode} {operands};{TELL_PEER if tells else ''}"
+    for schedule in SCHEDULES:
+        same(run(scene, issue, commit, **schedule), expected)
 
 
 ALLOC = """
@@ -149,8 +150,6 @@ ALLOC = """
 
 def check_alloc(form: Form) -> None:
     """128 columns can be used; afterwards nothing is left over, or the CTA's end would be a fault."""
-    from drywell.host.launch import launch, load
-
     alloc, read, relinquish, dealloc = form.statements
     meet = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" if form.num_ctas == 2 else ""
     kernel = ALLOC.format(meet=meet, alloc=alloc, load=read, relinquish=relinquish, dealloc=dealloc)
@@ -211,12 +210,10 @@ END:
 
 def check_fences(form: Form) -> None:
     """What four warps stored, four others load behind the fences and the barrier, whatever the schedule."""
-    from drywell.host.launch import launch, load
-
     module = load(FENCES.format(fences=";\n    ".join(form.statements)))
-    for options in ({}, {"schedule": "lazy"}, {"seed": 3}):
+    for schedule in SCHEDULES:
         out = np.zeros(128, np.uint32)
-        launch(module["k"], args=[out], **options)  # type: ignore[arg-type]
+        launch(module["k"], args=[out], **schedule)
         assert out.tolist() == [3 * t for t in range(128)]
 
 
@@ -226,6 +223,3 @@ CHECKS = {"cp": check_cp, "shift": check_shift, "commit": check_commit, "alloc":
 def check(form: Form) -> None:
     """Run the form's kernel and assert what it did."""
     CHECKS.get(form.name.split("_")[0], check_fences)(form)
-
-
-__all__ = ["Cells", "Scene", "check"]

@@ -10,6 +10,7 @@ import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ZOO = Path(__file__).parents[1] / "corpus" / "zoo_ours" / "zoo_ptx90.ptx"
 _ENTRY = re.compile(
@@ -25,6 +26,8 @@ FAMILIES = {
     "refused": r"multimem",
 }
 """Family -> the names of its entries, as a regular expression."""
+
+SCHEDULES: tuple[dict[str, Any], ...] = ({}, {"schedule": "lazy"}, {"seed": 1})
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,11 @@ class Form:
     def seed(self) -> int:
         """A number that is always the same for this form, to draw operands by."""
         return zlib.crc32(self.name.encode())
+
+    @property
+    def schedule(self) -> dict[str, Any]:
+        """A schedule to run it under: each form has one of three."""
+        return SCHEDULES[self.seed % len(SCHEDULES)]
 
     @property
     def num_ctas(self) -> int:

@@ -12,22 +12,22 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from oracle.model import FORMATS, block_dot, dot, integer_dot
 from oracle.model.draws import near_one
 from oracle.model.numbers import D_FORMATS
-from oracle.model.sparse import chunk_size, choices
-from zoo.cells import NUM_LANES, draw_scene, run, same
+from oracle.model.sparse import choices, chunk_size
+from zoo.cells import Cells, draw_scene, run, same
 from zoo.columns import SWIZZLES, descriptor, source_address
 from zoo.forms import Form
 
 ROW_BYTES = 32  # of A, dense or stored half
 K_STORED = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32, "mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}
-SMALL = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
-TYPE_CODES = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5, "u8": 0, "s8": 1}
+SMALL_CODES = {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
+TYPE_CODES = {"f16": 0, "bf16": 1, "tf32": 2, "u8": 0, "s8": 1, **SMALL_CODES}
 D_CODES = {"f16": 0, "f32": 1, "s32": 2}
 COLS = {"a": 0, "meta": 8, "sfa": 12, "sfb": 20}  # where operands lie in Tensor Memory; D from 32 on
 B_START = 16384
@@ -46,16 +46,17 @@ class Recipe:
     scales: tuple[int, ...] = ()
 
 
-@dataclass
+def packed(codes: tuple[int, ...], width: int) -> bytes:
+    """Return codes one after the other, low bits first."""
+    return sum(code << width * i for i, code in enumerate(codes)).to_bytes(len(codes) * width // 8, "little")
+
+
 class Product:
     """One instruction: what its spelling says, and the types, shape and operands drawn for it."""
 
-    form: Form
-    rng: random.Random = field(init=False)
-
-    def __post_init__(self) -> None:
-        form, rng = self.form, random.Random(self.form.name)
-        self.rng, opcode = rng, form.opcode
+    def __init__(self, form: Form) -> None:
+        self.form, opcode = form, form.opcode
+        self.rng = rng = random.Random(form.name)
         self.kind = re.search(r"kind::(\w+)", opcode)[1]  # type: ignore[index]
         self.group = form.num_ctas
         self.is_ws, self.is_sparse = ".ws" in opcode, ".sp." in opcode
@@ -69,18 +70,30 @@ class Product:
         self.saturates = self.kind == "i8" and rng.random() < 0.5
         self.is_repeat = "use" in opcode and not self.is_shifted  # a fill comes first
         self.reads_d = self.is_repeat or self.scale_d > 0 or rng.random() < 0.8
+        self.draw_rows()
+        self.swizzle = rng.choice((0, 4, 2))
+        self.before = draw_scene(
+            np.random.default_rng(form.seed), self.group, 32768, 128 if self.is_ws else 64
+        )
+        self.d_col = 32 + rng.randrange(self.before.before.shape[2] - 32 - self.N + 1)
+        self.zeros = self.zeroed()
+        self.put_smem()
+        self.put_tmem()
+
+    def draw_rows(self) -> None:
+        """Draw the few rows of A and B and the old words of D, and which row stands where."""
+        rng = self.rng
         self.a = [self.row(self.a_type, sparse=self.is_sparse) for _ in range(POOL_A)]
         self.b = [self.row(self.b_type, wide=self.is_sparse) for _ in range(POOL_B)]
         self.b.append(Recipe((0,) * len(self.b[0].codes)))  # a column that the mask zeroes
         self.of_row = [rng.randrange(POOL_A) for _ in range(self.M)]
         self.of_col = [rng.randrange(POOL_B) for _ in range(self.N + 32)]
         self.olds = [self.draw_old() for _ in range(POOL_A * POOL_B)]
-        self.swizzle = rng.choice([code for code, (w, _) in SWIZZLES.items() if code == 0 or w >= 64])
 
     def choose_types(self) -> None:
         rng, kind = self.rng, self.kind
         fp4 = kind.startswith("mxf4")
-        few = {"f16": ("f16", "bf16"), "tf32": ("tf32",), "i8": ("u8", "s8")}.get(kind, SMALL)
+        few = {"f16": ("f16", "bf16"), "tf32": ("tf32",), "i8": ("u8", "s8")}.get(kind, tuple(SMALL_CODES))
         self.a_type = "e2m1" if fp4 else rng.choice(few)
         self.b_type = self.a_type if kind == "f16" else "e2m1" if fp4 else rng.choice(few)
         narrow_d = kind in ("f16", "f8f6f4") and self.a_type != "bf16" and rng.random() < 0.4
@@ -119,14 +132,18 @@ class Product:
 
     @property
     def idesc(self) -> int:
-        fp4 = self.kind.startswith("mxf4")
-        code_a, code_b = (1, 1) if fp4 else (TYPE_CODES[self.a_type], TYPE_CODES[self.b_type])
-        word = self.is_sparse << 2 | code_a << 7 | code_b << 10 | self.N >> 3 << 17
-        word |= self.negates[0] << 13 | self.negates[1] << 14
+        """Return the instruction descriptor."""
+        is_fp4 = self.kind.startswith("mxf4")
+        code_a, code_b = (1, 1) if is_fp4 else (TYPE_CODES[self.a_type], TYPE_CODES[self.b_type])
+        fields = [(2, self.is_sparse), (7, code_a), (10, code_b), (17, self.N >> 3)]
+        fields += [(13, self.negates[0]), (14, self.negates[1])]
         if self.is_scaled:
-            word |= self.ids[1] << 4 | (self.scale_type == "ue8m0") << 23 | self.M >> 7 << 27 | self.ids[0] << 29
-            return word
-        return word | self.selector | self.saturates << 3 | D_CODES[self.d_type] << 4 | self.M >> 4 << 24 | self.max_shift << 30
+            is_ue8m0 = self.scale_type == "ue8m0"
+            fields += [(4, self.ids[1]), (23, is_ue8m0), (27, self.M >> 7), (29, self.ids[0])]
+        else:
+            fields += [(0, self.selector), (3, self.saturates), (4, D_CODES[self.d_type])]
+            fields += [(24, self.M >> 4), (30, self.max_shift)]
+        return sum(value << bit for bit, value in fields)
 
     # placements
 
@@ -174,15 +191,8 @@ class Product:
 
     # what is there before
 
-    def scene(self) -> None:
-        numbers = np.random.default_rng(self.form.seed)
-        num_cols = 128 if self.is_ws else 64
-        self.before = draw_scene(numbers, self.group, 32768, num_cols)
-        if self.has_mask:
-            self.draw_mask()
-        self.zeros = self.zeroed()
-        self.d_col = 32 + self.rng.randrange(num_cols - 32 - self.N + 1)
-        self.put_smem()
+    def put_tmem(self) -> None:
+        """Put A, the metadata, the scale factors and the old D into Tensor Memory."""
         if self.in_tmem:
             for m in range(self.M):
                 words = np.frombuffer(self.tmem_row(self.a[self.of_row[m]].codes), np.uint32)
@@ -216,14 +226,15 @@ class Product:
             if not self.in_tmem:
                 mine = [self.a[i] for i in self.of_row[cta * rows : (cta + 1) * rows]]
                 self.put_tile(cta, 0, mine, self.a_type)
-            self.put_tile(cta, B_START, [self.b[i] for i in self.of_col[cta * cols : (cta + 1) * cols]], self.b_type)
+            mine = [self.b[i] for i in self.of_col[cta * cols : (cta + 1) * cols]]
+            self.put_tile(cta, B_START, mine, self.b_type)
 
     def put_tile(self, cta: int, start: int, recipes: list[Recipe], type_name: str) -> None:
         for r, recipe in enumerate(recipes):
-            data = self.smem_row(recipe.codes, type_name)
-            for unit in range(len(data) // 16):
-                at = start + source_address(r, unit, self.swizzle, self.sbo(len(data)), 128)
-                self.before.picture[cta, at : at + 16] = np.frombuffer(data[16 * unit : 16 * unit + 16], np.uint8)
+            units = np.frombuffer(self.smem_row(recipe.codes, type_name), np.uint8).reshape(-1, 16)
+            for unit, data in enumerate(units):
+                at = start + source_address(r, unit, self.swizzle, self.sbo(units.size), 128)
+                self.before.picture[cta, at : at + 16] = data
 
     def sbo(self, row_bytes: int) -> int:
         """Return the bytes from eight rows to the next eight."""
@@ -232,15 +243,10 @@ class Product:
     def smem_row(self, codes: tuple[int, ...], type_name: str) -> bytes:
         """Return the bytes of a row of K: narrow types in slots of 16, or without gaps in the FP4 kinds."""
         width = 8 if self.kind == "i8" else FORMATS[type_name].bits
-        if type_name == "tf32":
-            width = 32
-        slot = len(codes) if width >= 8 or self.kind.startswith("mxf4") and not self.kind == "mxf8f6f4" else 16
-        out = b""
-        for i in range(0, len(codes), slot):
-            stream = sum(code << width * j for j, code in enumerate(codes[i : i + slot]))
-            data = stream.to_bytes(slot * width // 8, "little")
-            out += data if slot == len(codes) and slot != 16 or width >= 8 else data + self.rng.randbytes(16 - len(data))
-        return out
+        if width >= 8 or self.kind.startswith("mxf4"):
+            return packed(codes, width)
+        slots = (packed(codes[i : i + 16], width) for i in range(0, len(codes), 16))
+        return b"".join(slot + self.rng.randbytes(16 - len(slot)) for slot in slots)
 
     def tmem_row(self, codes: tuple[int, ...]) -> bytes:
         """Return the 32 bytes of a row of A in Tensor Memory: narrow codes in bits 5..2 or 6..1 of a byte."""
@@ -256,30 +262,20 @@ class Product:
     def draw_old(self) -> int:
         return self.rng.getrandbits(32) if self.kind == "i8" else near_one(self.rng, D_FORMATS[self.d_type])
 
-    def draw_mask(self) -> None:
-        """Draw a mask of zero columns: five used, three zero, in each bank from another point on."""
-        self.mask_use, self.mask_skip = 5, 3
-        banks = 128 // self.M
-        self.mask_first = [(self.rng.randrange(2), self.rng.randrange(3)) for _ in range(banks)]
-        word = 1 << 39 | (self.mask_skip - 1) << 40 | (self.mask_use - 1) << 48 | self.column_shift << 56
-        for i, (starts_zero, shorter) in enumerate(self.mask_first):
-            word |= shorter << 8 * i | starts_zero << 32 + i
-        self.mask = word
-
     def zeroed(self) -> list[bool]:
-        """Return which columns the mask zeroes."""
+        """Draw a mask of zero columns and return which it zeroes: spans of five used and three zero columns
+        alternate in each bank, the first a little shorter.
+        """
+        self.mask = 0
         if not self.has_mask:
             return [False] * self.N
-        out: list[bool] = []
-        width = self.N // len(self.mask_first)
-        for starts_zero, shorter in self.mask_first:
-            bank: list[bool] = []
-            is_zero = bool(starts_zero)
-            while len(bank) < width:
-                span = (self.mask_skip if is_zero else self.mask_use) - (0 if bank else shorter)
-                bank += [is_zero] * span
-                is_zero = not is_zero
-            out += bank[:width]
+        used, skipped, out, banks = 5, 3, [], 128 // self.M
+        self.mask = 1 << 39 | (skipped - 1) << 40 | (used - 1) << 48 | self.column_shift << 56
+        for i in range(banks):
+            starts_zero, shorter = self.rng.randrange(2), self.rng.randrange(3)
+            self.mask |= shorter << 8 * i | starts_zero << 32 + i
+            spans = [[True] * skipped, [False] * used][:: 1 if starts_zero else -1] * self.N
+            out += sum(spans, [])[shorter : shorter + self.N // banks]
         return out
 
     def word(self, a: Recipe, b: Recipe, c: int | None) -> int:
@@ -294,7 +290,8 @@ class Product:
             return block_dot(self.kind, self.scale_type, block, *ops, metadata=a.metadata, **signs)
         scales = {"scale_a": a.scales[0], "scale_b": b.scales[0]} if self.is_scaled else {}
         ops = (a.codes, b.codes, c)
-        return dot(self.kind, *types, self.d_type, *ops, shift=self.scale_d, metadata=a.metadata, **signs, **scales)
+        how = {"shift": self.scale_d, "metadata": a.metadata, **signs, **scales}
+        return dot(self.kind, *types, self.d_type, *ops, **how)
 
     def element(self) -> Callable[[int, int, int], int]:
         """Return the function of recipe numbers and old D that gives the new D, and remembers it."""
@@ -309,7 +306,8 @@ class Product:
 
         return of
 
-    def expected(self) -> np.ndarray:
+    def expected(self) -> Cells:
+        """Return Tensor Memory as it must be afterwards."""
         out, element = self.before.before.copy(), self.element()
         for m in range(self.M):
             taken = m + 1 if self.is_shifted and m % 32 != 31 else m
@@ -329,8 +327,9 @@ class Product:
         named = iter(roles)
         operands = re.sub(r"\[r2\]", lambda _: f"[{next(named)}]", operands)
         operands = re.sub(r"\b([rd])(\d+)\b", r"%\1\2", operands)
+        b_bytes = ROW_BYTES * (2 if self.is_sparse else 1)
         a_desc = descriptor(self.swizzle, self.sbo(ROW_BYTES), 128)
-        b_desc = descriptor(self.swizzle, self.sbo(ROW_BYTES * (2 if self.is_sparse else 1)), 128) + (B_START >> 4)
+        b_desc = descriptor(self.swizzle, self.sbo(b_bytes), 128) + (B_START >> 4)
         lines = [
             f"add.u32 %r1, %tm, {self.d_col}",
             f"add.u64 %d2, %sm4, {a_desc}",
@@ -338,7 +337,7 @@ class Product:
             f"mov.b32 %r3, {self.idesc}",
             *(f"add.u32 %r{4 + i}, %tm, {col}" for i, col in enumerate(COLS.values())),
             *(f"ld.global.b32 %r{20 + i}, [%in+{4 * i}]" for i in range(8)),
-            f"mov.b64 %d4, {self.mask if self.has_mask else 0}",
+            f"mov.b64 %d4, {self.mask}",
             "setp.ne.u32 p, %t, %t",
         ]
         if self.is_repeat:
@@ -351,8 +350,7 @@ class Product:
 def check(form: Form) -> None:
     """Multiply and compare all of Tensor Memory of every CTA."""
     product = Product(form)
-    product.scene()
-    found, expected = run(product.before, product.issue()), product.expected()
+    found, expected = run(product.before, product.issue(), **form.schedule), product.expected()
     if product.d_type == "f16":  # what the upper halves of cells of D hold, no source says
         for m, n in itertools.product(range(product.M), range(product.N)):
             cta, lane, col = product.place(m, n)

@@ -1,8 +1,8 @@
 """`tcgen05.ld` and `st`: which register of which lane meets which cell.
 
-Source: PTX ISA 9.7.16.8 "tcgen05.ld", "tcgen05.st"; NVIDIA/cutlass, copy_traits_sm100.hpp (the mapping of every
-atom). Written out here as one cell per register and lane; `pack::16b` and `unpack::16b` meet the low halves of
-two neighbouring columns.
+Source: PTX ISA 9.7.16.8 "tcgen05.ld", "tcgen05.st"; NVIDIA/cutlass, copy_traits_sm100.hpp (the mapping of
+every atom). Written out here as one cell per register and lane; `pack::16b` and `unpack::16b` meet the low
+halves of two neighbouring columns.
 """
 
 from __future__ import annotations
@@ -82,36 +82,30 @@ def kernel_parts(form: Form, num_cols: int) -> tuple[str, int, int]:
 
 def check(form: Form) -> None:
     """Load a random picture, or store random registers over one, and compare everything."""
-    verb, _, count, _ = parts(form)
+    verb, _, count, packs = parts(form)
     num_cols = columns_for(form)
     rng = np.random.default_rng(form.seed)
     scene = draw_scene(rng, 1, 16, num_cols)
     values = rng.integers(0, 1 << 32, (NUM_LANES, count), np.uint32)
     statement, lanes, col = kernel_parts(form, num_cols)
-    pictures = scene.before[0].copy(), values.copy()
-    imm = split_offset(form)
-    for thread in range(NUM_LANES):
-        for register in range(count):
-            cells = cells_of(form, thread % 32, register, imm)
-            places = [(thread // 32 * 32 + lanes + row, col + c) for row, c in cells]
-            halves = len(places) == 2
-            if verb == "ld":
-                word = [int(scene.before[0][place]) for place in places]
-                pictures[1][thread, register] = (
-                    word[0] & 0xFFFF | (word[1] & 0xFFFF) << 16 if halves else word[0]
-                )
-                continue
-            for half, place in enumerate(places):
-                word = int(values[thread, register])
-                pictures[0][place] = word >> 16 * half & 0xFFFF if halves else word
-    switches = {"unpack_high_half": "zero"}
-    after, registers = run_form(scene, values, statement, lanes << 16 | col, switches)
-    same(after[0], pictures[0])
-    same(registers, pictures[1])
+    before, after = scene.before[0], (scene.before[0].copy(), values.copy())
+    imm, split = split_offset(form), (0xFFFF if packs else 0xFFFFFFFF)
+    for thread, register in np.ndindex(*values.shape):
+        for half, (row, c) in enumerate(cells_of(form, thread % 32, register, imm)):
+            place = thread // 32 * 32 + lanes + row, col + c
+            if verb == "st":
+                after[0][place] = int(values[thread, register]) >> 16 * half & split
+            else:
+                kept = int(after[1][thread, register]) & 0xFFFF if half else 0
+                after[1][thread, register] = kept | (int(before[place]) & split) << 16 * half
+    options = {"switches": {"unpack_high_half": "zero"}, **form.schedule}
+    found = run_form(scene, values, statement, lanes << 16 | col, options)
+    same(found[0][0], after[0])
+    same(found[1], after[1])
 
 
 def run_form(
-    scene: Scene, values: Cells, statement: str, offset: int, switches: dict[str, str]
+    scene: Scene, values: Cells, statement: str, offset: int, options: dict[str, Any]
 ) -> tuple[Cells, Cells]:
     """Run a statement in every warp: registers come from `values` for `st` and go back there for `ld`."""
     count = values.shape[1]
@@ -124,5 +118,5 @@ def run_form(
     {statement}
 {move("st", 0, count, "%x")}
     sub.u32 %w0, %w0, {offset};"""
-    after = run(scene, "    mbarrier.arrive.shared::cta.b64 _, [%done];", "", warp, switches=switches)
+    after = run(scene, "    mbarrier.arrive.shared::cta.b64 _, [%done];", "", warp, **options)
     return after, scene.words

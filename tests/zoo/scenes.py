@@ -31,8 +31,8 @@ _TEXT = """
 {{
     .shared .align 1024 .b8 sm[2048];
     .shared .align 8 .b64 bar;
-    .reg .pred p, q, %first, %ok; .reg .b16 h; .reg .b32 r<300>, %t, %v, %rank; .reg .b64 d<16>, %in, %out, %x;
-    .reg .b128 c; .reg .f32 f<8>;
+    .reg .pred p, q, %first, %ok; .reg .b16 h; .reg .b32 r<300>, %t, %v, %rank;
+    .reg .b64 d<16>, %in, %out, %x; .reg .b128 c; .reg .f32 f<8>;
     ld.param.u64 %in, [in];
     ld.param.u64 %out, [out];
     mov.u32 %t, %tid.x;
@@ -48,6 +48,7 @@ WAIT{0}:
     mbarrier.try_wait.parity.shared::cta.b64 %ok, [bar], 0;
     @!%ok bra WAIT{0};"""
 MEET = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+LOAD_BOX = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
 INIT = """
     @%first mbarrier.init.shared::cta.b64 [bar], 1;
     @%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {0};"""
@@ -89,8 +90,14 @@ def one_by_one(first: int, count: int) -> str:
 def bulk_ld(form: Form) -> None:
     """128 bytes go into shared memory and out again."""
     source, out = drawn(form, 48), np.zeros(48, np.uint32)
-    run(form, f"{INIT.format(128)}\n mov.u64 d1, %in;\n    @%first {{0}}\n    bar.warp.sync -1;{WAIT.format(0)}"
-        f"\n    mov.u64 d1, %out;\n{one_by_one(1, 3)}", [source, out])  # fmt: skip
+    body = f"""{INIT.format(128)}
+    mov.u64 d1, %in;
+    @%first {{0}}
+    bar.warp.sync -1;
+    {WAIT.format(0)}
+    mov.u64 d1, %out;
+{one_by_one(1, 3)}"""
+    run(form, body, [source, out])
     assert np.array_equal(out, np.where(np.arange(48) < 32, source, 0))
 
 
@@ -214,7 +221,7 @@ def tensormap(form: Form) -> None:
     {{2}}
     {INIT.format(128)}
     add.u32 r2, r0, 1024;
-    @%first cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [r2], [d1, {{0, 3}}], [bar];
+    @%first {LOAD_BOX} [r2], [d1, {{0, 3}}], [bar];
     bar.warp.sync -1;
     {WAIT.format(0)}
     ld.shared.b32 %v, [r1+1024];
@@ -242,7 +249,8 @@ TAKE:
     kernel = ".reqntid 256\n.maxnreg 56"
     run(form, body.replace("{give}", "{1}"), [None, out], directives=kernel)
     assert out.tolist() == [64] * 128 + [40] * 128
-    stays = body.replace("{give}", "SPIN: ld.volatile.global.b32 %v, [%x+-512]; setp.ne.u32 p, %v, 64; @p bra SPIN;")
+    waits = "SPIN: ld.volatile.global.b32 %v, [%x+-512]; setp.ne.u32 p, %v, 64; @p bra SPIN;"
+    stays = body.replace("{give}", waits)
     with pytest.raises(DeadlockError):
         run(form, stays, [None, np.zeros(256, np.uint32)], directives=kernel)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.errors import UnsupportedError
 from drywell.base.span import Span
 from drywell.isa.tcgen05_cells import tensor_queue
 from drywell.isa.tcgen05_collector import Hint, follow, hint_of
@@ -133,6 +134,10 @@ class _Plan:
         members(self.m, self.form.cta_group)
         if is_shifted and desc.M not in _SHIFTED_MS:
             self._refuse("IDESC-ILLEGAL", f"tcgen05.mma with .ashift has M = {desc.M}; it must be 128 or 256")
+        if desc.kind == "i8" and s.scale_d is not None:
+            raise UnsupportedError(
+                "the manual gives kind::i8 no scale-input-d; ptxas takes one, and what it does is not known"
+            )
         self._check("D", self.d, self.layout.num_cols(desc.N))
         columns = self._columns()
         operands = Operands(

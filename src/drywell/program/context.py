@@ -19,23 +19,20 @@ class Signature:
     params: tuple[Storage, ...]
     returns: tuple[Storage, ...]
 
-    @property
-    def formals(self) -> frozenset[str]:
-        """Return the keys of its parameters and results."""
-        return frozenset(s.name for s in (*self.params, *self.returns))
-
 
 @dataclass(slots=True)
 class Context:
     """The module so far: its target and version, the functions declared above, the keys that variables have
-    taken, the function being read with its `.param` variables by key, and everything found wrong.
+    taken, the function being read with its parameters' keys and its `.param` variables by key, and everything
+    found wrong.
     """
 
     target: str
     version: tuple[int, int]
     functions: dict[str, Signature] = field(default_factory=dict)
     keys: set[tuple[str, str]] = field(default_factory=set)
-    inside: Signature | None = None
+    function: str = ""
+    formals: frozenset[str] = frozenset()
     frame: dict[str, Storage] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
@@ -56,7 +53,7 @@ class Context:
 
         Variables of one name in two functions, or in two blocks of one, are two variables.
         """
-        longer = f"{self.inside.name}.{name}" if self.inside is not None else name
+        longer = f"{self.function}.{name}" if self.function else name
         numbered = (f"{longer}#{count}" for count in itertools.count(2))
         key = next(k for k in itertools.chain((name, longer), numbered) if (space, k) not in self.keys)
         self.keys.add((space, key))

@@ -70,19 +70,6 @@ def successors(code: Sequence[ops.Code], place: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*behind, *targets(code[place]))))
 
 
-def reachable(code: Sequence[ops.Code]) -> frozenset[int]:
-    """Return the places that a lane can get to from the first instruction, the end among them."""
-    seen = {0}
-    work = [0]
-    while work:
-        place = work.pop()
-        if place < len(code):
-            new = [p for p in successors(code, place) if p not in seen]
-            seen.update(new)
-            work += new
-    return frozenset(seen)
-
-
 def blocks(code: Sequence[ops.Code]) -> tuple[Block, ...]:
     """Cut code into basic blocks, in order: one ends behind a jump or an end, and before a target."""
     if not code:
@@ -106,6 +93,21 @@ def blocks(code: Sequence[ops.Code]) -> tuple[Block, ...]:
     return tuple(
         Block(start, stops[k], behind[k], tuple(before[k]), leaves[k]) for k, start in enumerate(edges)
     )
+
+
+def reachable(code: Sequence[ops.Code]) -> frozenset[int]:
+    """Return the places that a lane can get to from the first instruction, the end among them."""
+    graph = blocks(code)
+    if not graph:
+        return frozenset({0})
+    seen = {0}
+    work = [0]
+    while work:
+        new = [n for n in graph[work.pop()].successors if n not in seen]
+        seen.update(new)
+        work += new
+    places = {place for n in seen for place in range(graph[n].start, graph[n].stop)}
+    return frozenset(places.union(*(successors(code, graph[n].stop - 1) for n in seen)))
 
 
 def back_edges(graph: Sequence[Block]) -> tuple[tuple[int, int], ...]:

@@ -175,6 +175,22 @@ def _refuse_recursion(program: Program, entry: str) -> None:
             callees.append(iter(program.functions[name].callees()))
 
 
+def _numbered(
+    functions: tuple[Function, ...],
+) -> tuple[tuple[Linked, ...], tuple[int, ...], tuple[str, ...]]:
+    """Put the registers and the code of the functions one behind the other: (functions, widths, names)."""
+    linked: list[Linked] = []
+    widths: list[int] = []
+    names: list[str] = []
+    pc = 0
+    for one in functions:
+        linked.append(Linked(one, len(widths), pc))
+        widths += one.register_widths
+        names += one.register_names
+        pc += len(one.code) + 1
+    return tuple(linked), tuple(widths), tuple(names)
+
+
 def link(program: Program, entry: str) -> Executable:
     """Link an entry; LaunchError when there is none of that name, UnsupportedError when it can reach what
     cannot be executed.
@@ -185,30 +201,22 @@ def link(program: Program, entry: str) -> Executable:
     _refuse_recursion(program, entry)
     functions = program.reachable(entry)
     _refuse_what_cannot_run(program, functions)
-    widths: list[int] = []
-    names: list[str] = []
-    linked: list[Linked] = []
-    pc = 0
-    for one in functions:
-        linked.append(Linked(one, len(widths), pc))
-        widths += one.register_widths
-        names += one.register_names
-        pc += len(one.code) + 1
+    linked, widths, names = _numbered(functions)
     used = _used_symbols(functions)
-    variables = [*program.variables, *(v for f in functions for v in f.variables)]
+    variables = dict.fromkeys((*program.variables, *(v for f in functions for v in f.variables)))
     places: dict[tuple[str, str], int] = {}
     shared = [v for v in variables if v.space == "shared" and ("shared", v.name) in used]
     symbols, static_end, dynamic_base = _shared(shared, places)
     local = _place([v for v in variables if v.space == "local"], places)
-    frame = _place([s for f in functions for s in f.frame], places)
+    frame = _place([*dict.fromkeys(s for f in functions for s in f.frame)], places)
     for parameter in function.params:
         places["param", parameter.storage.name] = parameter.offset
     return Executable(
         program,
         function,
-        tuple(linked),
-        tuple(widths),
-        tuple(names),
+        linked,
+        widths,
+        names,
         places,
         symbols,
         static_end,

@@ -135,6 +135,7 @@ class _Resolver:
 
     # ---------------------------------------------------------------- variables
     def _variable(self, variable: tree.Variable) -> None:
+        self.context.function = ""
         if variable.type in _OPAQUE_TYPES:
             return  # textures are only named by instructions that are not known here
         name, space = variable.name, variable.space
@@ -206,6 +207,7 @@ class _Resolver:
 
     def _function(self, function: tree.Function) -> None:
         context, name = self.context, function.name
+        context.function, context.frame = name, {}
         check_header(function, context)
         old_style = self._old_style(function)
         scope = new_scope(self.scope)
@@ -218,15 +220,15 @@ class _Resolver:
         if not self._may_stand(function, signature):
             return
         self.declared[name], self.symbols[name] = function, name
-        context.functions[name] = context.inside = signature
+        context.functions[name] = signature
+        formals = (*signature.params, *signature.returns)
+        context.formals = frozenset(s.name for s in formals)
         body = Body(context, self.symbols)
-        body.frame += [*signature.params, *signature.returns] if not function.is_entry else []
-        context.frame = {}
+        body.frame += formals if not function.is_entry else ()
         if old_style is not None:
             body.code.append(old_style)
         if function.body is not None:
             body.walk(function.body, scope)
-        context.inside = None
         self.functions[name] = Function(
             name,
             function.is_entry,

@@ -237,10 +237,9 @@ class Resolver:
 
     def _param(self, given: tree.Operand) -> ops.Symbol:
         thing = self.scope.find(given.text) if isinstance(given, tree.Name) else None
-        if isinstance(thing, Storage) and thing.space == "frame":
-            inside = self.context.inside
-            if inside is None or thing.name not in inside.formals:
-                return ops.Symbol(thing.space, thing.name)
+        formals = self.context.formals
+        if isinstance(thing, Storage) and thing.space == "frame" and thing.name not in formals:
+            return ops.Symbol(thing.space, thing.name)
         if isinstance(thing, ops.Register) or isinstance(given, (tree.Integer, tree.Float, tree.Sink)):
             raise Unsupported("a call with registers or constants as arguments is not supported yet")
         hint = "declare a .param in this body for what the call passes or gets"

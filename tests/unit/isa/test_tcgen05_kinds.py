@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from drywell import arch
-from drywell.base.errors import KernelFault
+from drywell.base.errors import KernelFault, UnsupportedError
 from drywell.observe.tensor_memory import TmemMap
 from unit.isa.tensor_core import (
     A_AT,
@@ -98,6 +98,13 @@ def test_a_in_tensor_memory_of_every_kind(kind: str, fmt: str, M: int, base: int
     mma(grid, MMA + kind, base << 16, base << 16 | A, db, idesc(kind, M, 8, fmt, fmt), None, False, None)
     tile = model(kind, fmt, fmt, "s32" if kind == "i8" else "f32", x, y)
     agrees(tile, lambda m, n: cells(grid)[places(m)[0], n], rng)
+
+
+def test_scale_input_d_of_integers_is_unsupported() -> None:
+    grid = tensor_grid()
+    db = put_smem(grid, codes(rng_of(8), 8, 32, "s8"), "i8", "s8", B_AT)
+    with pytest.raises(UnsupportedError, match="the manual gives kind::i8 no scale-input-d"):
+        mma(grid, f"{MMA}i8", 0, A, db, idesc("i8", 128, 8, "s8", "s8"), None, False, 3)
 
 
 # scale factors
@@ -306,6 +313,18 @@ def test_a_code_that_selects_nothing_is_a_fault_that_names_its_cell() -> None:
     ) as caught:
         mma(grid, "tcgen05.mma.sp.cta_group::1.kind::f16", 0, da, db, META, word, None, False, None)
     assert caught.value.rule == "SPARSE-CODE"
+
+
+def test_the_sparse_bit_of_the_idesc_must_say_what_the_instruction_says() -> None:
+    grid = tensor_grid()
+    word, db = (
+        idesc("f16", 128, 8, "f16", "f16"),
+        put_smem(grid, codes(rng_of(7), 8, 32, "f16"), "f16", "f16", B_AT),
+    )
+    with pytest.raises(KernelFault, match=r"is_sparse \(bits 2\) is 0 with .sp, needed is 1"):
+        mma(grid, "tcgen05.mma.sp.cta_group::1.kind::f16", 0, A, db, META, word, None, False, None)
+    with pytest.raises(KernelFault, match="the sparsity metadata of tcgen05.mma of columns 511 to 512"):
+        mma(grid, "tcgen05.mma.sp.cta_group::1.kind::f16", 0, A, db, 511, word | 4, None, False, None)
 
 
 # weight-stationary

@@ -186,6 +186,12 @@ def test_an_alias_runs_the_body_it_stands_for() -> None:
     assert executable.functions[1].function.code == executable.program.functions["f"].code
 
 
+def test_a_function_and_its_alias_share_their_variables() -> None:
+    text = ".func g(); .func f() { .shared .b32 s; .reg .b32 %r; mov.u32 %r, s; ret; } .alias g, f;"
+    executable = linked(text + ".visible .entry k() { call g; call f; ret; }")
+    assert (3, (("s", SHARED_BASE, 4),)) == (len(executable.functions), executable.shared_symbols)
+
+
 def test_mangled_names_are_shown_as_their_author_wrote_them() -> None:
     mangled = ("_ZZ4gemmE4full", "_ZZ1kPKfE3buf", "dyn", "_Z3foo", "_ZZ4gemmE99x")
     assert ["full", "buf", "dyn", "_Z3foo", "x"] == [plain_name(name) for name in mangled]
