@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 
 from drywell.host.launch import launch, load
 from drywell.host.tensor_maps import tensor_map
+from zoo.cells import BULK_LOAD
 from zoo.forms import Form
 
 Words = NDArray[np.uint32]
 TENSOR, BOX = (4, 5, 6, 7, 12), (2, 3, 2, 3, 8)  # of 5 dimensions; fewer take the last ones
 NUM_BYTES = 2048
-REDUCE = {
+REDUCE: dict[str, Callable[[int, int], int]] = {
     "add": lambda old, new: (old + new) & 0xFFFFFFFF,
     "min": min,
     "max": max,
@@ -60,7 +62,7 @@ _TEXT = """
     @%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {NUM_BYTES};
     ld.param.u64 %d1, [picture];
     mad.wide.u32 %d1, %rank, {NUM_BYTES}, %d1;
-    @%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r0], [%d1], {NUM_BYTES}, [bar];
+    @%first {BULK_LOAD} [%r0], [%d1], {NUM_BYTES}, [bar];
 FIRST:
     mbarrier.try_wait.parity.shared::cta.b64 %ok, [bar], 0;
     @!%ok bra FIRST;
@@ -131,6 +133,7 @@ def run(
         tx=tx,
         expecting=0 if tx else 32,
         wait=_WAIT[bool(tx)],
+        BULK_LOAD=BULK_LOAD,
     )
     launch(
         load(kernel)["k"],
@@ -166,11 +169,8 @@ def pictures(form: Form, num_ctas: int, shape: tuple[int, ...]) -> tuple[random.
     """Draw a tensor and the shared memory of each CTA."""
     numbers = np.random.default_rng(form.seed)
     tensor = numbers.integers(0, 1 << 32, shape, np.uint32)
-    return (
-        random.Random(form.name),
-        tensor,
-        numbers.integers(0, 1 << 32, (num_ctas, NUM_BYTES // 4), np.uint32),
-    )
+    memory = numbers.integers(0, 1 << 32, (num_ctas, NUM_BYTES // 4), np.uint32)
+    return random.Random(form.name), tensor, memory
 
 
 def check_tile(form: Form) -> None:

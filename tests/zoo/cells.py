@@ -1,13 +1,13 @@
-"""One kernel around one tensor-core instruction, with all it touches given and all of Tensor Memory returned.
+"""One kernel around one tensor-core instruction: all it touches is given, all of Tensor Memory comes back.
 
-Every CTA (one, or a pair) starts with a picture of its shared memory and of its Tensor Memory; thread 0 of the
-first then runs the statements under test, which may use these registers:
+Every CTA (one, or a pair) starts with a picture of its shared memory and of its Tensor Memory; thread 0 of
+the first then runs the statements under test, which may use these registers:
 
     %sm   the start of the shared memory picture        %tm   the base of the columns
     %sm4  the same, shifted right by 4, 64 bits         %in   the address of an array of 64 words
     %done the address of an mbarrier with count 1       %r<300>, %d<16>, %h, p, q for its own use
 
-The pictures of Tensor Memory are [CTA, 128 lanes, columns] words: cell (lane, column) of the columns allocated.
+Pictures of Tensor Memory are words [CTA, lane, column], of all 128 lanes and the columns allocated.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from drywell.host.launch import launch, load
 
 Cells = NDArray[np.uint32]
 NUM_LANES = 128
+BULK_LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
 
 
 def names(first: int, count: int) -> str:
@@ -92,7 +93,7 @@ READY:
     ld.param.u64 %x, [picture];
     mad.wide.u32 %x, %rank, {num_bytes}, %x;
     @%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [loaded], {num_bytes};
-    @%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%sm], [%x], {num_bytes}, [loaded];
+    @%first {BULK_LOAD} [%sm], [%x], {num_bytes}, [loaded];
     bar.sync 0;
     ld.shared.u32 %tm, [slot];
     shl.b32 %w0, %w, 21;
@@ -148,7 +149,7 @@ class Scene:
 
     @property
     def num_ctas(self) -> int:
-        return self.before.shape[0]
+        return len(self.before)
 
 
 def draw_scene(rng: np.random.Generator, num_ctas: int, num_bytes: int, num_cols: int) -> Scene:
@@ -172,6 +173,7 @@ def text(scene: Scene, issue: str, commit: str | None = None, every_warp: str = 
         num_cols=num_cols,
         row_bytes=4 * num_cols,
         num_bytes=scene.picture.shape[1],
+        BULK_LOAD=BULK_LOAD,
         fill=whole("st", num_cols),
         drain=whole("ld", num_cols),
     )

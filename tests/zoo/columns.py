@@ -74,7 +74,7 @@ def check_cp(form: Form) -> None:
 
 
 def check_shift(form: Form) -> None:
-    """Each lane of the partition addressed takes eight columns of the lane after it; the last keeps its own."""
+    """Each lane of the partition addressed takes eight columns of the one after; the last keeps its own."""
     scene = draw_scene(np.random.default_rng(form.seed), form.num_ctas, 128, 32)
     expected = scene.before.copy()
     for cta in range(form.num_ctas):

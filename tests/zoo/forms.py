@@ -21,8 +21,8 @@ FAMILIES = {
     "columns": r"cp_\w+|shift_\w+|commit_\w+|alloc_\w+|fences",
     "products": r"mma_\w+",
     "boxes": r"tma_\w+",
-    "scenes": r"bulk_\w+|mbar|clc|tensormap|setmaxnreg|mapa_cluster|packed_f32x2|cvt_narrow|redux_f32|ldst_256"
-    r"|griddep|max3|ldmatrix_b8",
+    "scenes": r"bulk_\w+|mbar|clc|tensormap|setmaxnreg|mapa_cluster|packed_f32x2|cvt_narrow|redux_f32"
+    r"|ldst_256|griddep|max3|ldmatrix_b8",
     "refused": r"multimem",
 }
 """Family -> the names of its entries, as a regular expression."""

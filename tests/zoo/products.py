@@ -1,4 +1,4 @@
-"""`tcgen05.mma`: every element of D, at its place, for every kind, group, source of A, sparsity and scale vector.
+"""`tcgen05.mma`: every element of D, at its place, for every kind, group, source of A and scale vector.
 
 A and B are drawn from a few rows each, in random order, so that a row, a metadata code, a scale factor or a
 column read from the wrong place shows, while the scalar model is asked only once for each pair of rows.
@@ -13,6 +13,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -72,10 +73,9 @@ class Product:
         self.reads_d = self.is_repeat or self.scale_d > 0 or rng.random() < 0.8
         self.draw_rows()
         self.swizzle = rng.choice((0, 4, 2))
-        self.before = draw_scene(
-            np.random.default_rng(form.seed), self.group, 32768, 128 if self.is_ws else 64
-        )
-        self.d_col = 32 + rng.randrange(self.before.before.shape[2] - 32 - self.N + 1)
+        num_cols = 128 if self.is_ws else 64
+        self.before = draw_scene(np.random.default_rng(form.seed), self.group, 32768, num_cols)
+        self.d_col = 32 + rng.randrange(num_cols - 32 - self.N + 1)
         self.zeros = self.zeroed()
         self.put_smem()
         self.put_tmem()
@@ -269,13 +269,15 @@ class Product:
         self.mask = 0
         if not self.has_mask:
             return [False] * self.N
-        used, skipped, out, banks = 5, 3, [], 128 // self.M
+        out: list[bool] = []
+        used, skipped, banks = 5, 3, 128 // self.M
         self.mask = 1 << 39 | (skipped - 1) << 40 | (used - 1) << 48 | self.column_shift << 56
         for i in range(banks):
             starts_zero, shorter = self.rng.randrange(2), self.rng.randrange(3)
             self.mask |= shorter << 8 * i | starts_zero << 32 + i
-            spans = [[True] * skipped, [False] * used][:: 1 if starts_zero else -1] * self.N
-            out += sum(spans, [])[shorter : shorter + self.N // banks]
+            pattern = [True] * skipped + [False] * used
+            first = shorter + (0 if starts_zero else skipped)
+            out += list(itertools.islice(itertools.cycle(pattern), first, first + self.N // banks))
         return out
 
     def word(self, a: Recipe, b: Recipe, c: int | None) -> int:
@@ -283,15 +285,18 @@ class Product:
         types = self.a_type, self.b_type
         if self.kind == "i8":
             return integer_dot(*types, a.codes, b.codes, c, saturate=self.saturates, metadata=a.metadata)
-        signs = {"negate_a": self.negates[0], "negate_b": self.negates[1]}
+        how: dict[str, Any] = {
+            "metadata": a.metadata,
+            "negate_a": self.negates[0],
+            "negate_b": self.negates[1],
+        }
         if self.kind.startswith("mxf4"):
             block = K_STORED[self.kind] // self.num_scales
-            ops = (a.codes, b.codes, c, a.scales, b.scales)
-            return block_dot(self.kind, self.scale_type, block, *ops, metadata=a.metadata, **signs)
-        scales = {"scale_a": a.scales[0], "scale_b": b.scales[0]} if self.is_scaled else {}
-        ops = (a.codes, b.codes, c)
-        how = {"shift": self.scale_d, "metadata": a.metadata, **signs, **scales}
-        return dot(self.kind, *types, self.d_type, *ops, **how)
+            codes = a.codes, b.codes, c
+            return block_dot(self.kind, self.scale_type, block, *codes, a.scales, b.scales, **how)
+        if self.is_scaled:
+            how |= {"scale_a": a.scales[0], "scale_b": b.scales[0]}
+        return dot(self.kind, *types, self.d_type, a.codes, b.codes, c, shift=self.scale_d, **how)
 
     def element(self) -> Callable[[int, int, int], int]:
         """Return the function of recipe numbers and old D that gives the new D, and remembers it."""

@@ -115,7 +115,7 @@ def _rounded(fmt: str, values: ArrayLike) -> UIntArray:
     ex2.bf16 agree so, 63 % and 89 % when rounded to nearest).
     """
     value = np.asarray(values, np.float64)
-    if fmt == "f16":  # MEASURED: beyond the range of f16 ex2 is infinite, not cut to the largest number (H200)
+    if fmt == "f16":  # MEASURED: beyond the range of f16 ex2 is infinite, not the largest number (H200)
         value = np.where(np.abs(value) >= 65536.0, np.copysign(np.inf, value), value)
     result = np.where(value != value, CONSTANTS["f32"].nan, from_float64("f32", value))
     return result if fmt == "f32" else convert(result, "f32", fmt, "rz")

@@ -39,10 +39,13 @@ class Legality:
 
 
 def _refused(program: Program) -> Iterator[tuple[str, Span, bool]]:
-    """Yield (why, place, is it unknown) for each instruction that cannot be executed."""
+    """Yield (why, place, is it unknown) for each instruction that is legal but cannot be executed."""
+    illegal = {d.span.line for d in program.diagnostics if d.severity is Severity.ERROR}
     for function in program.functions.values():
         for instruction in function.code:
             if isinstance(instruction, ops.Unknown):
+                if instruction.span.line in illegal:
+                    continue
                 yield instruction.why, instruction.span, True
             elif instruction.declaration.unsupported is not None:
                 why = instruction.declaration.unsupported(instruction.mods)
