@@ -58,7 +58,7 @@ def test_the_kernel_as_it_is_computes(schedule: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy"])
 @pytest.mark.parametrize("what", ARRIVALS)
-def test_a_missing_arrival_is_named_with_its_barrier_and_phase(what: str, schedule: str, tmp_path: Path) -> None:
+def test_a_missing_arrival_is_named_with_its_barrier(what: str, schedule: str, tmp_path: Path) -> None:
     words, nth, barrier = ARRIVALS[what]
     lines = KERNEL.read_text().split("\n")
     k = line_of("\n".join(lines), words, nth) - 1

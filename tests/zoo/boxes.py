@@ -103,6 +103,16 @@ _WAIT = {
 _GROUP = ("cp.async.bulk.commit_group", "cp.async.bulk.wait_group 0")
 
 
+def named(text: str, num_coordinates: int, has_barrier: bool) -> str:
+    """Return a statement with the kernel's registers; a barrier's place is the last one named."""
+    vector = "{" + ", ".join(f"%c{i}" for i in range(num_coordinates)) + "}"
+    text = re.sub(r"\{r1[^}]*\}", vector, text)
+    text = text.replace("{h,h}", "{%h2, %h1}").replace("], h, d4", "], %h0, %d4")
+    text = text.replace("[d0, ", "[%d0, ").replace("[r0]", "[%r0]")
+    head, _, tail = text.rpartition("[%r0]")
+    return f"{head}[%r1]{tail}" if has_barrier else text
+
+
 def run(
     form: Form,
     map_of: Any,
@@ -114,19 +124,10 @@ def run(
     """Run a form's statements on a map and return shared memory as it is afterwards."""
     num_ctas = picture.shape[0]
     statements = form.statements if tx or len(form.statements) > 1 else (*form.statements, *_GROUP)
-    vector = "{" + ", ".join(f"%c{i}" for i in range(len(coordinates))) + "}"
-    issue = []
-    for text in statements:
-        text = re.sub(r"\{r1[^}]*\}", vector, text)
-        text = text.replace("{h,h}", "{%h2, %h1}").replace("], h, d4", "], %h0, %d4")
-        text = text.replace("[d0, ", "[%d0, ").replace("[r0]", "[%r0]")
-        if tx:  # the second address in shared memory is the barrier's
-            head, _, tail = text.rpartition("[%r0]")
-            text = f"{head}[%r1]{tail}"
-        issue.append(f"    @%issues {text};")
+    issue = "\n".join(f"    @%issues {named(text, len(coordinates), bool(tx))};" for text in statements)
     after = np.full_like(picture, 0xDBDBDBDB)
     kernel = _TEXT.format(
-        issue="\n".join(issue),
+        issue=issue,
         coordinates=" ".join(f"mov.b32 %c{i}, {c};" for i, c in enumerate(coordinates)),
         offsets=offsets,
         NUM_BYTES=NUM_BYTES,

@@ -160,7 +160,9 @@ _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_TAKE_SIZES = frozenset("arange broadcast_to eye full ones pad range repeat reshape tile zeros".split())
+_TAKE_SIZES = frozenset(
+    ["arange", "broadcast_to", "eye", "full", "ones", "pad", "range", "repeat", "reshape", "tile", "zeros"]
+)
 LARGEST = 1 << 28
 """Elements an intermediate array may have, and the largest power or range."""
 LONGEST = 10_000

@@ -61,11 +61,11 @@ class Op:
     `is_relaxed` lets the register be wider than the type (ld, st, cvt). Besides PTX types, `type` may be
     one of NON_VALUE_TYPES: label, targets (of brx), function, params (a parenthesised list, which may
     always be left out), prototype; and for addresses addr (a 32- or 64-bit register or a symbol), addr32,
-    addr64, addri (addr, or an immediate address); an address that `accepts` only "r" takes no symbol. An
-    address operand without a type rule is `addr`. `spaces` are the state spaces a symbol in an address may
-    be of (none: any). Address sources reach the semantics as one value with the
-    offset added: uint32 or uint64 lanes, as wide as the register (64 for symbols of global, const and param
-    space, else 32).
+    addr32b (a `.b32` register, no other type), addr64, addri (addr, or an immediate address); an address
+    that `accepts` only "r" takes no symbol. An address operand without a type rule is `addr`. `spaces` are
+    the state spaces a symbol in an address may be of (none: any). Address sources reach the semantics as one
+    value with the offset added: uint32 or uint64 lanes, as wide as the register (64 for symbols of global,
+    const and param space, else 32).
     """
 
     type: str
@@ -78,7 +78,9 @@ class Op:
     spaces: tuple[str, ...] = ()
 
 
-NON_VALUE_TYPES = ("label", "targets", "function", "params", "prototype", "addr", "addr32", "addr64", "addri")
+NON_VALUE_TYPES = (
+    "label", "targets", "function", "params", "prototype", "addr", "addr32", "addr32b", "addr64", "addri"
+)
 
 TypeRule = str | Op | Callable[["Mods"], "str | Op | None"]
 

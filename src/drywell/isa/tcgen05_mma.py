@@ -48,7 +48,7 @@ def disabled_lanes(i: Mods) -> Op:
     return Op("b32", count=4 if cta_group(i) == 1 else 8)
 
 
-_TMEM = Op("addr32", accepts="r")
+_TMEM = Op("addr32b", accepts="r")
 _TYPES: dict[str, TypeRule] = {
     "d": _TMEM,
     "a": Op("u64"),

@@ -12,7 +12,7 @@ from drywell.program.storage import to_f32_bits
 from drywell.ptx import tree
 
 _INTEGERS = ("unsigned", "signed")
-ADDRESS_BITS = {"addr": (32, 64), "addri": (32, 64), "addr32": (32,), "addr64": (64,)}
+ADDRESS_BITS = {"addr": (32, 64), "addri": (32, 64), "addr32": (32,), "addr32b": (32,), "addr64": (64,)}
 
 
 def _same_kind(register: PtxType, wanted: PtxType) -> bool:
@@ -36,7 +36,8 @@ def register_fits(register: PtxType, op: Op) -> bool:
 def address_fits(register: PtxType, op: Op) -> bool:
     """Tell whether a register may be the base of an address."""
     if op.type in ADDRESS_BITS:
-        return register.bits in ADDRESS_BITS[op.type] and register.kind not in ("float", "pred")
+        kinds = ("bits",) if op.type == "addr32b" else ("bits", "unsigned", "signed")
+        return register.bits in ADDRESS_BITS[op.type] and register.kind in kinds
     return register_fits(register, op)
 
 
@@ -73,6 +74,8 @@ def immediate_bits(literal: tree.Integer | tree.Float, op: Op) -> int | str:
 
 def describe(op: Op) -> str:
     """Say in words what an operand must be."""
+    if op.type == "addr32b":
+        return "a .b32 register"
     if op.type in ADDRESS_BITS:
         return "an address of " + " or ".join(str(b) for b in ADDRESS_BITS[op.type]) + " bits"
     kinds = [

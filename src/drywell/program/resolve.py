@@ -74,7 +74,7 @@ class Resolver:
         if not isinstance(given, tree.Address):
             return [self._value(shape.parts[0], given)]
         is_address = shape.kind == "address"
-        op = self.form.types[shape.parts[0]] if is_address else _CLUSTER_ADDRESS
+        op = self.form.types[shape.parts[0]] if is_address else _BRACKETED
         if op is None or len(given.parts) != len(shape.parts):
             message = f"this address has {len(given.parts)} parts, {len(shape.parts)} are needed"
             raise Unfit(message, given.span, code="E0321")
@@ -267,7 +267,7 @@ def _require_space(text: str, variable: Storage, op: Op, span: Span) -> None:
         raise Unfit(f"'{text}' lies in .{space}; this address must lie in .{wanted}", span)
 
 
-_CLUSTER_ADDRESS = Op("addr32", accepts="r")
+_BRACKETED = Op("addr32b", accepts="r")
 """What `a/[a]` takes in brackets."""
 
 

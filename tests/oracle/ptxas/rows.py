@@ -193,7 +193,7 @@ def _value(op: Op, counter: _Counter, typed: bool = False) -> str:
     if op.type in _OTHER:
         return _OTHER[op.type]
     if op.type.startswith("addr"):
-        return counter.register("%r" if op.type == "addr32" else "%d")
+        return counter.register("%r" if op.type in ("addr32", "addr32b") else "%d")
     if op.count is not None:
         return "{" + ", ".join(_scalar(op, counter, typed) for _ in range(op.count)) + "}"
     return _scalar(op, counter, typed)
