@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from drywell.isa.declare import Mods, Op, instruction
+from drywell.isa.targets import HOPPER_AND_LATER
 from drywell.machine.outcome import Call, Exit, Jump, Return
 
 
@@ -123,21 +124,7 @@ def pmevent(m: Any, i: Mods, a: Any) -> None:
     types={"n": Op("u32", accepts="i", range=(24, 256), multiple_of=8)},
     unit="control",
     converged="warp",
-    targets=(
-        "sm_90a",
-        "sm_100a",
-        "sm_100f",
-        "sm_101a",
-        "sm_101f",
-        "sm_103a",
-        "sm_103f",
-        "sm_110a",
-        "sm_110f",
-        "sm_120a",
-        "sm_120f",
-        "sm_121a",
-        "sm_121f",
-    ),
+    targets=HOPPER_AND_LATER,
     since=(8, 0),
     ref="miscellaneous-instructions-setmaxnreg",
 )

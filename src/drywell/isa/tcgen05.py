@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from drywell.isa.declare import Mods
+from drywell.isa.targets import DATA_CENTER_BLACKWELL
 
-TARGETS = ("sm_100a", "sm_100f", "sm_101a", "sm_101f", "sm_103a", "sm_103f", "sm_110a", "sm_110f")
+TARGETS = DATA_CENTER_BLACKWELL
 """SPEC: targets with tcgen05. Source: PTX ISA 9.7.16 "Target ISA Notes"; each tried with ptxas 13.0.88
 (sm_101* is sm_110* of older PTX).
 """

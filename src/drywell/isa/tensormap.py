@@ -7,6 +7,7 @@ from typing import Any
 
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
 from drywell.isa.operand import GLOBAL, SHARED, place
+from drywell.isa.targets import HOPPER_AND_LATER
 from drywell.machine.tensor_map import MAP_BYTES, replace
 
 _REF = "data-movement-and-conversion-instructions-tensormap-replace"
@@ -31,21 +32,7 @@ _COMMON: dict[str, Any] = {
     "unit": "async",
     "lane": False,
     "since": (8, 3),
-    "targets": (
-        "sm_90a",
-        "sm_100a",
-        "sm_100f",
-        "sm_101a",
-        "sm_101f",
-        "sm_103a",
-        "sm_103f",
-        "sm_110a",
-        "sm_110f",
-        "sm_120a",
-        "sm_120f",
-        "sm_121a",
-        "sm_121f",
-    ),
+    "targets": HOPPER_AND_LATER,
     "ref": _REF,
 }
 _VALUE: dict[str, TypeRule] = {"a": place(), "value": "type"}

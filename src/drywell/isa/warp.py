@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
 from drywell.isa.gathering import Lanes, gather
 from drywell.isa.rules import when
+from drywell.isa.targets import DATA_CENTER_BLACKWELL
 from drywell.numerics.comparison import absolute, maximum, minimum
 
 _REF = "parallel-synchronization-and-communication-instructions-"
@@ -216,7 +217,7 @@ def redux_sync(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
     sync="sync",
     op="min max",
     types={"d": Op("f32", accepts="r"), "a": "f32", "membermask": _MASK},
-    targets=("sm_100a", "sm_100f", "sm_101a", "sm_101f", "sm_103a", "sm_103f", "sm_110a", "sm_110f"),
+    targets=DATA_CENTER_BLACKWELL,
     order_free=True,
     unit="warp",
     since=(8, 6),
