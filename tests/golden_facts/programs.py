@@ -98,11 +98,72 @@ def _rows(pointer: str, tile: str) -> str:
     st.shared.v4.u32 [%s+128], {{%v4, %v5, %v6, %v7}};"""
 
 
-def _descriptor(name: str, tile: str) -> str:
+def _descriptor(name: str, tile: str, lbo: int = 128, sbo: int = 256) -> str:
+    fixed = 1 << 46 | sbo >> 4 << 32 | lbo >> 4 << 16
     return f"""mov.u32 %s, {tile};
     shr.u32 %s, %s, 4;
     cvt.u64.u32 %{name}, %s;
-    or.b64 %{name}, %{name}, 0x0000401000080000;"""
+    or.b64 %{name}, %{name}, 0x{fixed:016x};"""
+
+
+def changed(instruction: str, source: Any = (), *, at: int = 0) -> np.ndarray[Any, Any]:
+    """Return the cells, 128 lanes by 16 columns, after one tcgen05.cp or shift of one thread.
+
+    Before it, cell (lane, col) holds lane << 16 | col. `%i` is the address of the columns plus `at`, `%da`
+    the descriptor of `source`, up to 4096 bytes: no swizzle, LBO 1024, SBO 128.
+    """
+    given = np.zeros(4096, np.uint8)
+    content = np.asarray(source).reshape(-1).view(np.uint8)
+    given[: content.size] = content
+    body = f"""ld.param.u64 %a, [source];
+    ld.param.u64 %o, [out];
+    mov.u32 %t, %tid.x;
+    shr.u32 %w, %t, 5;
+    setp.eq.u32 %is0, %t, 0;
+    @%is0 mbarrier.init.shared::cta.b64 [done], 1;
+    setp.ne.u32 %q, %w, 0;
+    @%q bra FILL;
+    {alloc(32)}
+FILL:
+    mad.wide.u32 %a, %t, 32, %a;
+    ld.global.v4.u32 {vector(4)}, [%a];
+    ld.global.v4.u32 {vector(4, 4)}, [%a+16];
+    mov.u32 %s, As;
+    mad.lo.u32 %s, %t, 32, %s;
+    st.shared.v4.u32 [%s], {vector(4)};
+    st.shared.v4.u32 [%s+16], {vector(4, 4)};
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    ld.shared.u32 %d, [slot];
+    shl.b32 %x, %t, 16;
+    {" ".join(f"add.u32 %v{c}, %x, {c};" for c in range(16))}
+    shl.b32 %y, %w, 21;
+    add.u32 %y, %y, %d;
+    tcgen05.st.sync.aligned.32x32b.x16.b32 [%y], {vector(16)};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.fence::before_thread_sync;
+    bar.sync 0;
+    tcgen05.fence::after_thread_sync;
+    @!%is0 bra WAIT;
+    {_descriptor("da", "As", lbo=1024, sbo=128)}
+    add.u32 %i, %d, {at};
+    {instruction}
+    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [done];
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 %q, [done], 0;
+    @!%q bra WAIT;
+    tcgen05.fence::after_thread_sync;
+    tcgen05.ld.sync.aligned.32x32b.x16.b32 {vector(16)}, [%y];
+    tcgen05.wait::ld.sync.aligned;
+    mad.wide.u32 %o, %t, 64, %o;
+    {" ".join(f"st.global.u32 [%o+{4 * c}], %v{c};" for c in range(16))}
+    bar.sync 0;
+    setp.ne.u32 %q, %w, 0;
+    @%q ret;
+    {dealloc(32)}"""
+    out = np.zeros((128, 16), np.uint32)
+    launch(load(entry(body, ".param .u64 source, .param .u64 out"))["k"], block=128, args=[given, out])
+    return out
 
 
 def multiplied(

@@ -4,14 +4,7 @@ Facts about what an instruction does are executed, as programs through `load` an
 single instructions on a real grid, because shared memory is looked into). Facts about addresses and layouts
 ask the functions that the machine and the instructions use.
 
-Facts that belong to instructions of a later step:
-
-| fact | what it is about | why it is not here |
-|---|---|---|
-| 22, 23, 24 | lanes and columns that tcgen05.cp writes | cp is step 2; unit/layout tests its map |
-| 29 | rows that tcgen05.shift moves | shift is step 2; unit/layout tests its map |
-| 36, 37 | how cp widens 6- and 4-bit elements | cp is step 2; unit/layout tests the widening |
-| 38 | ld.red is rejected on sm_100a, accepted on sm_103a | here as legality; executing is step 2 |
+All 39 are here.
 """
 
 from __future__ import annotations
@@ -29,10 +22,14 @@ from drywell.layout.named import coordinates, evaluate, parse_layout
 from drywell.layout.named_algebra import canonicalize, direct_sum, group, tile
 from drywell.layout.operand import smem_offsets
 from drywell.layout.tmem import decode, encode
-from golden_facts.programs import HEAD, alloc, dealloc, entry, loaded, run, vector
+from golden_facts.programs import HEAD, alloc, changed, dealloc, entry, loaded, run, vector
 from unit.isa.one_cta import SMEM, act, every, fault_of, grid_of, smem, warps
 
 LD = "tcgen05.ld.sync.aligned"
+
+
+OLD = (np.arange(128)[:, None] << 16 | np.arange(16)).astype(np.uint32)
+"""The cells that `changed` finds: each tells its lane and column."""
 
 
 def cell(values: Any, lane: int, register: int) -> tuple[int, int]:
@@ -213,6 +210,37 @@ def test_fact_21_a_cta_that_ends_with_columns_leaks_them() -> None:
     assert "holds columns 0 to 63" in found.detail
 
 
+CP = "tcgen05.cp.cta_group::1"
+
+
+def test_fact_22_a_scale_factor_reaches_four_lanes() -> None:
+    block = np.zeros(512, np.uint8)
+    block[218] = 0x5A
+    cells = changed(f"{CP}.32x128b.warpx4 [%i], %da;", block)
+    expected = np.zeros((128, 4), np.uint32)
+    expected[[13, 45, 77, 109], 2] = 0x5A << 16
+    assert np.array_equal(cells[:, :4], expected)
+
+
+@pytest.mark.parametrize(("pair", "lanes"), [("02_13", [40, 104]), ("01_23", [72, 104])])
+def test_fact_23_a_row_of_64x128b_reaches_two_lanes(pair: str, lanes: list[int]) -> None:
+    rows = np.zeros((64, 4), np.uint32)
+    rows[40] = 1, 2, 3, 4
+    cells = changed(f"{CP}.64x128b.warpx2::{pair} [%i], %da;", rows)
+    assert np.flatnonzero(cells[:, :4].any(1)).tolist() == lanes
+    assert cells[lanes, :4].tolist() == [[1, 2, 3, 4]] * 2
+
+
+def test_fact_24_a_row_of_4x256b_reaches_the_last_lane_of_a_partition() -> None:
+    halves = np.zeros((2, 64, 4), np.uint32)  # the second 16 bytes of a row lie LBO, 1024 bytes, further
+    halves[:, 2] = np.arange(1, 9).reshape(2, 4)
+    cells = changed(f"{CP}.4x256b [%i], %da;", halves, at=encode(31, 4))
+    assert cells[95, 4:12].tolist() == list(range(1, 9))
+    assert not cells[[31, 63, 127], 4:12].any()
+    cells[31::32, 4:12] = OLD[31::32, 4:12]
+    assert np.array_equal(cells, OLD)
+
+
 def test_fact_25_descriptor_without_swizzle() -> None:
     assert encode_smem_descriptor(SmemDescriptor(0x2000, 16, 128)) == 0x0000400800010200
 
@@ -236,6 +264,13 @@ def test_fact_27_walk_without_swizzle() -> None:
 )
 def test_fact_28_walks_with_swizzles(swizzle: int, sbo: int, row: int, index: int, expected: int) -> None:
     assert unit(SmemDescriptor(0, 0, sbo, swizzle=swizzle), row, index) == expected
+
+
+def test_fact_29_a_shift_moves_31_rows_of_eight_columns() -> None:
+    cells = changed("tcgen05.shift.cta_group::1.down [%i];", at=encode(32, 0))
+    expected = OLD.copy()
+    expected[32:63, :8] = OLD[33:64, :8]
+    assert np.array_equal(cells, expected)
 
 
 def test_fact_30_a_layout_with_replicas_and_an_offset() -> None:
@@ -276,6 +311,31 @@ def test_fact_35_tile_and_direct_sum() -> None:
     summed = direct_sum(inner, outer, (4,), (8,))
     assert summed == parse_layout("S[(4,8):(1,1)]")
     assert len(np.unique(evaluate(summed)["m"])) == 11  # 32 elements, overlapping
+
+
+def widened(form: str, *first: int) -> list[int]:
+    """Return the 16 bytes that the first 16-byte chunk, which begins with `first`, becomes."""
+    block = np.zeros(512, np.uint8)
+    block[: len(first)] = first
+    block[12:16] = 0xFF  # padding
+    cells = changed(f"{CP}.32x128b.warpx4.{form} [%i], %da;", block)
+    return [*cells[0, :4].astype("<u4").tobytes()]
+
+
+def test_fact_36_six_bits_become_a_byte() -> None:
+    values = [1, 8, 48, 0, 4, 20, 32, 1, 7, 32, 16, 2, 10, 44, 0, 3]
+    found = widened("b8x16.b6x16_p32", *range(1, 13))
+    assert found == [*bytes.fromhex("02 10 60 00 08 28 40 02 0E 40 20 04 14 58 00 06")]
+    assert found == [2 * value for value in values]
+
+
+def test_fact_37_four_bits_become_a_byte() -> None:
+    assert widened("b8x16.b4x16_p64", 0x21, 0x43)[:4] == [0x04, 0x08, 0x0C, 0x10]
+
+
+def test_fact_37_one_in_a_byte() -> None:
+    assert widened("b8x16.b6x16_p32", 0x0C)[0] == 0x18  # e3m2
+    assert widened("b8x16.b4x16_p64", 0x02)[0] == 0x08  # e2m1
 
 
 def test_fact_38_ld_red_belongs_to_other_targets() -> None:

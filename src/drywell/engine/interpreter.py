@@ -9,7 +9,7 @@ import numpy as np
 
 from drywell.base.errors import KernelFault, UnsupportedError
 from drywell.engine.splits import JUMPS_BEFORE_YIELD, Frame, Mask, Split, WarpState
-from drywell.engine.threaded import ALIGNED, CLOCK, Held, Threaded
+from drywell.engine.threaded import ALIGNED, CLOCK, PASSED, Held, Threaded
 from drywell.isa.system import EXTERNS
 from drywell.machine.lanes import FULL, lane_list
 from drywell.machine.outcome import Call, Deferred, Exit, Jump, Return, Wait, WaitReason
@@ -153,7 +153,10 @@ class Interpreter:
                 warp.span = spans[pc]
                 counts[pc] += 1
                 held = steps[pc](warp)
-                if flag and drain is not None and len(pending):
+                if held is PASSED:
+                    counts[pc] -= 1
+                    held = None
+                elif flag and drain is not None and len(pending):
                     drain()
                 if held is None:
                     pc += 1

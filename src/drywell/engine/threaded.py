@@ -38,6 +38,10 @@ ALIGNED, UNIT, CLOCK = 1, 2, 4
 _CLOCKS = ("%clock", "%globaltimer")
 
 
+PASSED = object()
+"""What a step returns when its guard is false in every lane: it was issued and did nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """An outcome with what the engine needs to finish it: how to write the result, which registers it
@@ -349,7 +353,7 @@ class _Compiler:
             mask = guard & before
             active = np.count_nonzero(mask)
             if active == 0:
-                return None
+                return PASSED
             if active == np.count_nonzero(before):
                 return inner(w)
             w.mask = mask

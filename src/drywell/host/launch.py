@@ -80,8 +80,8 @@ class Module:
 class Result:
     """What a launch did. Until the checker exists the verdict of a run that ended is `unchecked`.
 
-    `executed` counts warp instructions, `printed` is what the kernel printed, `activity` what each warp did.
-    `is_approximate` says that `numerics="fast"` was asked for.
+    `executed` counts the warp instructions that some lane executed, `printed` is what the kernel printed,
+    `activity` what each warp did. `is_approximate` says that `numerics="fast"` was asked for.
     """
 
     verdict: Verdict

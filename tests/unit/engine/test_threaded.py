@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drywell.engine.threaded import ALIGNED, CLOCK, UNIT
+from drywell.engine.threaded import ALIGNED, CLOCK, PASSED, UNIT
 from drywell.machine.outcome import Jump, Return
 from unit.engine.one_kernel import built, indices
 
@@ -50,7 +50,7 @@ def test_a_guard_that_no_lane_passes_does_nothing_and_one_that_some_pass_selects
     warp = scheduler.grid.admit()[0].warps[0]
     move, jump, *_ = scheduler.threaded.steps
     before = warp.mask
-    assert move(warp) is None
+    assert move(warp) is PASSED
     assert warp.values[index["%v"]].tolist() == [0] * 32
     warp.values[index["%p"]][:] = np.arange(32) < 3
     assert move(warp) is None
