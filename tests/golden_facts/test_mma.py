@@ -1,32 +1,17 @@
-"""The numbered golden facts of the tcgen05.mma specification (section 9), one test each.
+"""Golden facts 1 to 28 of the tcgen05.mma specification (section 9): words, addresses, places.
 
-Arithmetic of kinds f16 and tf32 and the run-time checks are executed as programs through `load` and `launch`.
-Words, addresses and layouts ask the functions that the instruction uses.
-
-Facts that belong, wholly or in part, to instructions of a later step:
-
-| fact | what it is about | how far it goes |
-|---|---|---|
-| 5-7, 9-12 | idesc of i8, f8f6f4, sparse, ws and block-scaled forms | the words; executing is step 2 |
-| 24, 25 | layouts A, B, C, E, G | the layouts; pairs, sparse and ws forms are step 2 |
-| 26, 27, 28 | scale factors, sparsity metadata | the layouts; executing is step 2 |
-| 32 | e4m3 | the arithmetic; executing kind::f8f6f4 is step 2 |
-| 35 | saturating i8 | the arithmetic; executing kind::i8 is step 2 |
-| 36 | the 60 words of a B200 | the 23 of f16, bf16 and tf32 are executed; all are in oracle/b200 |
-| 37 | run-time checks | those of D; those of `.sp` and of scale factors are step 2 |
+Words, addresses and layouts ask the functions that the instruction uses; what lies in Tensor Memory, and the
+words of kinds other than f16 and tf32, are also executed as single instructions on a real grid, whose Tensor
+Memory is filled and looked into. Facts 29 to 38 are in test_mma_arithmetic.py.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from drywell.base.errors import KernelFault, PtxError
-from drywell.host.launch import load
 from drywell.layout.accumulator import LAYOUTS
 from drywell.layout.descriptor import SmemDescriptor, decode_smem_descriptor, encode_smem_descriptor
 from drywell.layout.instruction_descriptor import (
@@ -38,8 +23,23 @@ from drywell.layout.instruction_descriptor import (
 )
 from drywell.layout.operand import smem_offsets
 from drywell.layout.scale import metadata_cells, scale_cells, scale_offset
-from drywell.numerics import mma_f16, mma_f32, mma_i8
-from golden_facts.programs import HEAD, entry, multiplied
+from golden_facts.programs import changed
+from unit.isa.tensor_core import (
+    A_AT,
+    B_AT,
+    META,
+    SFA,
+    SFB,
+    agrees,
+    cells,
+    codes,
+    mma,
+    model,
+    put_metadata,
+    put_scales,
+    put_smem,
+    tensor_grid,
+)
 
 F16 = {"kind": "f16", "d_type": 1}
 BF16 = {"kind": "f16", "d_type": 1, "a_type": 1, "b_type": 1}
@@ -93,6 +93,83 @@ def test_an_instruction_descriptor_is_the_word_of(fact: str) -> None:
     assert encode_instruction_descriptor(desc) == word
     assert decode_instruction_descriptor(fields["kind"], word) == desc
     assert idesc_problems(desc, form) == ()
+
+
+D = 256
+"""The first column of D where other things stand in the lower half of Tensor Memory."""
+
+
+def plain(m: int, n: int) -> tuple[int, int, int]:
+    """Return where an element of D lies, 128 rows a CTA: (CTA, lane, column)."""
+    return m // 128, m % 128, n
+
+
+def half_slabs(m: int, n: int) -> tuple[int, int, int]:
+    return 0, 32 * (m // 16) + m % 16, n
+
+
+def split(m: int, n: int) -> tuple[int, int, int]:
+    return 0, m + 64 * (n // 64), n % 64
+
+
+MX8, MX4, NV4 = "mxf8f6f4.block_scale", "mxf4.block_scale.block32", "mxf4nvf4.block_scale.block16"
+ONE = "tcgen05.mma.cta_group::1.kind::"
+EXECUTED: dict[str, tuple[str, int, int, str, str, Any, dict[str, Any]]] = {
+    "fact 5": (f"{ONE}i8", 128, 64, "s8", "s8", plain, {"saturate": True}),
+    "fact 6": (f"{ONE}f8f6f4", 64, 8, "e4m3", "e2m1", half_slabs, {}),
+    "fact 7": ("tcgen05.mma.sp.cta_group::1.kind::f16", 64, 8, "bf16", "bf16", half_slabs, {}),
+    "fact 9": ("tcgen05.mma.ws.cta_group::1.kind::f16", 64, 128, "bf16", "bf16", split, {}),
+    "fact 10": (ONE + MX8, 128, 128, "e4m3", "e4m3", plain, {"scale_type": "ue8m0", "block": 32}),
+    "fact 11": (ONE + MX4, 128, 128, "e2m1", "e2m1", plain, {"scale_type": "ue8m0", "block": 32}),
+    "fact 12": (
+        ONE.replace("::1", "::2") + NV4, 256, 256, "e2m1", "e2m1", plain, {"scale_type": "ue4m3", "block": 16}
+    ),
+    "fact 12, K = 96": (
+        ONE + NV4, 128, 128, "e2m1", "e2m1", plain, {"scale_type": "ue4m3", "block": 16}
+    ),
+}  # fmt: skip
+
+
+def scale_factors(rng: Any, rows: int, stored: int, how: dict[str, Any]) -> Any:
+    low, high = (120, 136) if how["scale_type"] == "ue8m0" else (1, 0x7E)
+    return rng.integers(low, high, (rows, stored // how["block"])).astype("u1")
+
+
+def parts(rows: int, num_ctas: int) -> list[slice]:
+    """Return the rows that each CTA of a pair supplies."""
+    return [np.s_[rank * rows // num_ctas : (rank + 1) * rows // num_ctas] for rank in range(num_ctas)]
+
+
+@pytest.mark.parametrize("fact", EXECUTED)
+def test_an_instruction_of_that_word_multiplies(fact: str) -> None:
+    spelling, M, N, a, b, place, how = EXECUTED[fact]
+    fields, form, word = WORDS[fact]
+    kind, num_ctas = fields["kind"], form.cta_group
+    stored = 96 if form.has_k96 else {"f16": 16, "mxf4": 64, "mxf4nvf4": 64}.get(kind, 32)
+    rng, grid = np.random.default_rng(M + N), tensor_grid(num_ctas, "b300" if form.has_k96 else "b200")
+    x, y = codes(rng, M, stored, a), codes(rng, N, stored * (1 + form.is_sparse), b)
+    more, tail = dict(how), [None, False, None]
+    if form.is_sparse:
+        more["metadata"] = rng.choice(np.array([0x4, 0x9, 0xE], "u1"), (M, 8))
+        put_metadata(grid, more["metadata"], kind, lambda m: (m,), slab=32)
+    if form.is_ws:
+        tail = [False, None]
+    if "block" in how:
+        tail = [SFA, SFB, False]
+        more |= {"scale_a": scale_factors(rng, M, stored, how), "scale_b": scale_factors(rng, N, stored, how)}
+    for cta, (of_a, of_b) in enumerate(zip(parts(M, num_ctas), parts(N, num_ctas), strict=True)):
+        da = put_smem(grid, x[of_a], kind, a, A_AT, cta)
+        db = put_smem(grid, y[of_b], kind, b, B_AT, cta)
+        if "block" in how:
+            put_scales(grid, more["scale_a"][of_a], SFA, fields.get("sfa_id", 0), cta=cta)
+            put_scales(grid, more["scale_b"], SFB, fields.get("sfb_id", 0), cta=cta)
+    mma(grid, spelling, D, da, db, *[META] * form.is_sparse, word, *tail)
+
+    def found(m: int, n: int) -> int:
+        cta, lane, col = place(m, n)
+        return int(cells(grid, cta)[lane, D + col])
+
+    agrees(model(kind, a, b, "s32" if kind == "i8" else "f32", x, y, **more), found, rng)
 
 
 DESCRIPTORS = {
@@ -171,6 +248,43 @@ def test_an_element_of_the_accumulator_lies_in_the_cell_of(fact: str) -> None:
     assert (int(cells.cta[m, n]), int(cells.lane[m, n]), int(cells.col[m, n])) == expected
 
 
+FORMS = {
+    "A": ("tcgen05.mma.cta_group::2.kind::f16", 256),
+    "B": ("tcgen05.mma.cta_group::2.kind::f16", 128),
+    "C": ("tcgen05.mma.sp.cta_group::2.kind::f16", 128),
+    "E": ("tcgen05.mma.ws.cta_group::1.kind::f16", 64),
+    "F": ("tcgen05.mma.cta_group::1.kind::f16", 64),
+    "G": ("tcgen05.mma.ws.cta_group::1.kind::f16", 32),
+}
+
+
+@pytest.mark.parametrize("fact", CELLS)
+def test_an_instruction_puts_that_element_there_and_no_other(fact: str) -> None:
+    name, N, (m, n), (cta, lane, col) = CELLS[fact]
+    spelling, M = FORMS[name]
+    is_pair, is_sparse = "::2" in spelling, ".sp" in spelling
+    grid, num_ctas = tensor_grid(1 + is_pair), 1 + is_pair
+    x, y = np.zeros((M, 16), "<u2"), np.zeros((N, 32 if is_sparse else 16), "<u2")
+    x[m, 0] = y[n, 0] = 0x3C00
+    for rank, (of_a, of_b) in enumerate(zip(parts(M, num_ctas), parts(N, num_ctas), strict=True)):
+        da = put_smem(grid, x[of_a], "f16", "f16", A_AT, rank)
+        db = put_smem(grid, y[of_b], "f16", "f16", B_AT, rank)
+        cells(grid, rank)[:, D - 8 : D] = 0x44444444
+    word = encode_instruction_descriptor(
+        InstructionDescriptor("f16", M=M, N=N, d_type=1, is_sparse=is_sparse)
+    )
+    if ".ws" in spelling:
+        mma(grid, spelling, D, da, db, word, False, None)
+    else:
+        mma(grid, spelling, D, da, db, *[D - 8] * is_sparse, word, None, False, None)
+    ones = [
+        (rank, int(at[0]), int(at[1]))
+        for rank in range(num_ctas)
+        for at in np.argwhere(cells(grid, rank)[:, D:] == 0x3F800000)
+    ]
+    assert ones == [(cta, lane, col)]
+
+
 @pytest.mark.parametrize(
     ("rows", "blocks", "scale_id", "row", "block", "lane", "col", "byte"),
     [(128, 2, 2, 77, 1, 13, 2, 3), (128, 6, 2, 40, 5, 8, 5, 3), (256, 3, 3, 200, 2, 8, 14, 1)],
@@ -183,8 +297,55 @@ def test_fact_26_scale_factors_in_tensor_memory(
     assert (int(cells.col[row, block]), int(cells.byte[row, block])) == (col, byte)
 
 
+def doubled(block: int, side: str, scale_id: int, place: tuple[int, int, int], K: int, N: int) -> Any:
+    """Return D of all ones, 128 x N, when the scale factors are one but for two at (lane, column, byte)."""
+    one, two = (0x38, 0x40) if block == 16 else (0x7F, 0x80)
+    grid = tensor_grid(gpu="b300")
+    ones = [np.full((rows, K), 2, np.uint8) for rows in (128, N)]
+    da, db = (put_smem(grid, x, "mxf4nvf4", "e2m1", at) for x, at in zip(ones, (A_AT, B_AT), strict=True))
+    cells(grid)[:, SFA : SFB + 32] = one * 0x01010101
+    lane, col, byte = place
+    at = np.s_[lane::32, (SFA if side == "sfa" else SFB) + col]
+    cells(grid)[at] = one * 0x01010101 & ~(0xFF << 8 * byte) | two << 8 * byte
+    fields: dict[str, Any] = {f"{side}_id": scale_id, "scale_type": int(one == 0x7F), "k_size": int(K == 96)}
+    desc = InstructionDescriptor("mxf4nvf4", M=128, N=N, **MXF4, **fields)
+    spelling = f"{ONE}mxf4nvf4.block_scale.block{block}"
+    mma(grid, spelling, D, da, db, encode_instruction_descriptor(desc), SFA, SFB, False)
+    return cells(grid)[:, D : D + N].view("<f4")
+
+
+@pytest.mark.parametrize(
+    ("block", "side", "scale_id", "place", "K", "N", "index"),
+    [
+        (32, "sfa", 2, (13, 2, 3), 64, 16, 77),
+        (16, "sfa", 2, (8, 5, 3), 96, 16, 40),
+        (32, "sfb", 3, (8, 14, 1), 96, 256, 200),
+    ],
+)
+def test_fact_26_an_instruction_takes_the_scale_factor_from_there(
+    block: int, side: str, scale_id: int, place: tuple[int, int, int], K: int, N: int, index: int
+) -> None:
+    found = doubled(block, side, scale_id, place, K, N)
+    expected = np.full((128, N), K, np.float32)
+    expected[index if side == "sfa" else np.s_[:, index]] += block
+    assert np.array_equal(found, expected)
+
+
 def test_fact_27_scale_factors_in_memory() -> None:
     assert (scale_offset(77, 6, 8), scale_offset(200, 1, 8)) == (730, 1161)
+
+
+@pytest.mark.parametrize(("offset", "lane", "col", "byte"), [(730, 13, 2, 2), (1161, 8, 2, 1)])
+def test_fact_27_a_copied_block_puts_them_where_an_instruction_looks(
+    offset: int, lane: int, col: int, byte: int
+) -> None:
+    memory = np.zeros(2048, np.uint8)
+    memory[offset] = 0x5A
+    first = offset // 512 * 512
+    found = changed("tcgen05.cp.cta_group::1.32x128b.warpx4 [%i], %da;", memory[first : first + 512])
+    expected = np.zeros((128, 4), np.uint32)
+    expected[lane::32, col] = 0x5A << 8 * byte
+    assert np.array_equal(found[:, :4], expected)
 
 
 def test_fact_28_sparsity_metadata() -> None:
@@ -197,129 +358,21 @@ def test_fact_28_sparsity_metadata() -> None:
     assert place("f8f6f4", 11, 0) == (27, 1, 3)
 
 
-# arithmetic: one row of A per case, its products with a row of B, and the old D
-
-
-def word(
-    a: list[float], b: list[float], old: int, d_type: int = 1, dtype: str = "<f2", view: str = "<u2"
-) -> int:
-    """Return D[0, 0] of an mma of f16 whose first rows begin with `a` and `b`."""
-    codes = [np.array([row], dtype).view(view) for row in (a, b)]
-    full = [np.zeros((1, 16), view), np.zeros((1, 16), view)]
-    for whole, part in zip(full, codes, strict=True):
-        whole[:, : part.shape[1]] = part
-    desc = InstructionDescriptor("f16", M=128, N=16, d_type=d_type)
-    cells = multiplied(*full, np.array([[old]], np.uint32), encode_instruction_descriptor(desc))
-    return int(cells[0, 0])
-
-
-def test_fact_29_ones_added_to_2_to_the_24() -> None:
-    assert word([1], [1], 0x4B800000) == 0x4B800000
-    assert word([1, 1, 1], [1, 1, 1], 0x4B800000) == 0x4B800001
-
-
-def test_fact_30_sixteen_halves_added_to_2_to_the_26_are_dropped() -> None:
-    assert word([1] * 16, [0.5] * 16, 0x4C800000) == 0x4C800000
-
-
-def test_fact_31_what_is_cut_off_below_one() -> None:
-    assert word([-(2.0**-13)], [2.0**-13], 0x3F800000) == 0x3F800000
-    assert word([-(2.0**-12)], [2.0**-13], 0x3F800000) == 0x3F7FFFFF
-
-
-def test_fact_32_products_of_the_largest_e4m3() -> None:
-    largest = np.full((1, 32), 0x7E)
-    assert int(mma_f32(largest, largest, [[0]], "e4m3", "e4m3")[0, 0]) == 0x4AC40000
-    assert int(mma_f16(largest, largest, [[0]], "e4m3", "e4m3")[0, 0]) == 0x7C00
-
-
-def test_fact_33_a_half_accumulator_rounds_to_even() -> None:
-    assert word([2.0**-11], [1], 0x3C00, d_type=0) == 0x3C00
-    assert word([3 * 2.0**-12], [1], 0x3C00, d_type=0) == 0x3C01
-
-
-def test_fact_34_special_values_of_tf32() -> None:
-    a = np.zeros((4, 8), np.uint32)
-    b = np.zeros((2, 8), np.uint32)
-    a[:3, 0] = [0x7F800001, 0x7FC00000, 0x7F800000]
-    b[0, 0] = 0x3F800000  # D[r, 0] takes a times one, D[r, 1] takes a times zero
-    old = np.full((4, 16), 0x80000000, np.uint32)
-    desc = InstructionDescriptor("tf32", M=128, N=16, d_type=1, a_type=2, b_type=2)
-    cells = multiplied(a, b, old, encode_instruction_descriptor(desc), "tf32")
-    assert [hex(x) for x in cells[:4, 0].tolist()] == ["0x7f800000", "0x7fffffff", "0x7f800000", "0x0"]
-    assert int(cells[2, 1]) == 0x7FFFFFFF
-
-
-def test_fact_35_saturation_of_i8() -> None:
-    full = np.full((1, 32), 255)
-    assert int(mma_i8(full, full, [[0x7FFFFFF0]], False, False, True)[0, 0]) == 0x7FFFFFFF
-
-
-B200 = Path(__file__).parents[1] / "oracle" / "b200" / "b200_dot_words.json"
-VECTORS = [v for v in json.loads(B200.read_text())["vectors"] if v["kind"] in ("f16", "tf32")]
-
-
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v["name"])
-def test_fact_36_a_word_of_a_b200(vector: dict[str, Any]) -> None:
-    size = "<u4" if vector["kind"] == "tf32" else "<u2"
-    shift = 16 if vector["a_type"] == "bf16" else 0  # bf16 comes as the upper half of an f32
-    a, b = ([int(w, 16) >> shift for w in vector[name].split()] for name in ("a", "b"))
-    code = {"f16": 0, "bf16": 1, "tf32": 2}[vector["a_type"]]
-    desc = InstructionDescriptor(
-        vector["kind"], M=128, N=16, a_type=code, b_type=code, d_type=int(vector["d_type"] == "f32")
-    )
-    old = np.array([[int(vector["c"], 16)]], np.uint32)
-    given = np.array([a], size), np.array([b], size)
-    cells = multiplied(*given, old, encode_instruction_descriptor(desc), vector["kind"])
-    assert int(cells[0, 0]) == int(vector["expected"], 16)
-
-
-def test_fact_36_the_words_are_23() -> None:
-    assert len(VECTORS) == 23
-
-
-def checked(M: int, N: int, at: int) -> None:
-    desc = InstructionDescriptor("f16", M=M, N=N, d_type=1)
-    one = np.ones((1, 16), np.uint16)
-    multiplied(one, one, np.zeros((1, 1)), encode_instruction_descriptor(desc), at=at, num_cols=512)
-
-
-def test_fact_37_m_64_may_start_at_lane_16() -> None:
-    checked(64, 16, 16 << 16)
-
-
-def test_fact_37_m_128_may_not_start_at_lane_16() -> None:
-    with pytest.raises(KernelFault) as raised:
-        checked(128, 16, 16 << 16)
-    assert raised.value.rule == "TMEM-LANE-WINDOW"
-    assert "M = 128 starts at lane 16" in raised.value.detail
-
-
-def test_fact_37_an_accumulator_past_the_last_column() -> None:
-    checked(128, 112, 400)
-    with pytest.raises(KernelFault) as raised:
-        checked(128, 128, 400)
-    assert raised.value.rule == "TMEM-COL-OOB"
-    assert "columns 400 to 527" in raised.value.detail
-
-
-MMA = "tcgen05.mma.cta_group::1.kind"
-
-
 @pytest.mark.parametrize(
-    ("target", "instruction"),
-    [
-        ("sm_103a", f"{MMA}::i8 [%d], %da, %db, %i, %q;"),
-        ("sm_100a", f"{MMA}::mxf4nvf4.block_scale [%d], %da, %db, %i, [%x], [%y], %q;"),
-        ("sm_100a", f"{MMA}::f16 [%d], %da, %db, %i, {{%v0, %v1, %v2, %v3, %v4, %v5, %v6, %v7}}, %q;"),
-    ],
+    ("kind", "fmt", "one", "code", "selector", "nibble"),
+    [("f16", "f16", 0x3C00, 6, 1, 6), ("f8f6f4", "e4m3", 0x38, 11, 0, 3)],
 )
-def test_fact_38_what_does_not_assemble(target: str, instruction: str) -> None:
-    with pytest.raises(PtxError) as refused:
-        load(entry(instruction).replace(HEAD, HEAD.replace("sm_100a", target)))
-    assert [d.span.line for d in refused.value.diagnostics] == [12]
-
-
-def test_fact_38_an_idesc_of_264_columns_assembles() -> None:
-    idesc = encode_instruction_descriptor(InstructionDescriptor("f16", M=128, N=264, d_type=1))
-    assert load(entry(f"{MMA}::f16 [%d], %da, %db, {idesc}, %q;")).entries == ("k",)
+def test_fact_28_an_instruction_takes_the_code_from_there(
+    kind: str, fmt: str, one: int, code: int, selector: int, nibble: int
+) -> None:
+    grid = tensor_grid()
+    stored, dtype = (16, "<u2") if kind == "f16" else (32, "u1")
+    x, y = np.full((128, stored), one, dtype), np.zeros((8, 2 * stored), dtype)
+    y[0, 4 * code + 2] = one  # the third element of the chunk, which 0x4 leaves out and 0xE keeps
+    da, db = put_smem(grid, x, kind, fmt, A_AT), put_smem(grid, y, kind, fmt, B_AT)
+    cells(grid)[:, META : META + 2] = 0x44444444
+    cells(grid)[27, META + 1] |= 0xA << 4 * nibble
+    fields = {"d_type": 1, "is_sparse": True, "sparsity_selector": selector, "M": 128, "N": 8}
+    word = encode_instruction_descriptor(InstructionDescriptor(kind, **fields))
+    mma(grid, f"tcgen05.mma.sp.cta_group::1.kind::{kind}", D, da, db, META, word, None, False, None)
+    assert np.argwhere(cells(grid)[:, D : D + 8]).tolist() == [[27, 0]]

@@ -1,13 +1,14 @@
-"""A block-scaled kernel right, and with each mistake its scale factors invite: the numbers change as predicted.
+"""A block-scaled kernel right, and with each mistake its scale factors invite: D changes as predicted.
 
 `kind::mxf8f6f4`, e4m3, 128 x 8: the scale factors of A and B go through shared memory and
-`tcgen05.cp.32x128b.warpx4` into columns 32 and 36. What each mistake makes of D is not merely different: it is
-the scalar model's D for the scale factors that the Tensor Memory layout says are read instead.
+`tcgen05.cp.32x128b.warpx4` into columns 32 and 36. What each mistake makes of D is not merely different:
+it is the scalar model's D for the scale factors that the Tensor Memory layout says are read instead.
 
 | mistake | read instead | wrong in D |
 |---|---|---|
 | SFA copied to window 0 only | what stood in lanes 32-127 before | rows 32-127, every column |
 | SFB copied to window 0 only | the same, by the partitions of those rows | rows 32-127, every column |
+| SFA copied by 64x128b.warpx2::02_13 | the 512 bytes behind SFA, here B's block | rows 32-63 and 96-127 |
 | SFA id of the idesc one too high | the next byte of each column of SFA | every row |
 | SFB id of the idesc one too high | the next byte of each column of SFB | every column |
 | addresses of SFA and SFB swapped | B's factors for A's rows and A's for B's columns | every row and column |
@@ -139,9 +140,22 @@ def test_the_factors_of_b_in_one_window_spoil_rows_and_not_columns() -> None:
     assert np.array_equal(found[32:], PROBLEM.model(A_SCALES, [STALE] * 8)[32:])
 
 
-@pytest.mark.parametrize(("name", "step"), [("sfa_id", 1), ("sfb_id", 1)])
-def test_a_wrong_factor_id_takes_the_factors_of_another_block_of_k(name: str, step: int) -> None:
-    wrong = replace(RIGHT, **{name: getattr(RIGHT, name) + step})
+def test_two_copies_instead_of_four_leave_every_other_window_with_the_next_block() -> None:
+    text = with_stale_cells(RIGHT)
+    text = edited(text, ".shared .align 128 .b8 SB[512];", "").replace("SA[512]", "SA[1024]")
+    text = text.replace("mov.u32 %s, SB;", "mov.u32 %s, SA;\n    add.u32 %s, %s, 512;")
+    copy = scales_to_tensor_memory("SA", SFA_COLUMN)
+    found = PROBLEM.run(edited(text, copy, copy.replace("32x128b.warpx4", "64x128b.warpx2::02_13")))
+    is_odd = np.arange(128) // 32 % 2 == 1
+    assert (found[~is_odd] == EXPECTED[~is_odd]).all() and (found[is_odd] != EXPECTED[is_odd]).all()
+    behind = of(PROBLEM.sfb, RIGHT.sfa_id, 128)
+    read = [behind[row] if is_odd[row] else A_SCALES[row] for row in range(128)]
+    assert np.array_equal(found, PROBLEM.model(read, B_SCALES))
+
+
+@pytest.mark.parametrize("name", ["sfa_id", "sfb_id"])
+def test_a_wrong_factor_id_takes_the_byte_beside(name: str) -> None:
+    wrong = replace(RIGHT, **{name: getattr(RIGHT, name) + 1})
     found = PROBLEM.run(with_stale_cells(wrong))
     assert (found != EXPECTED).all()
     scales = of(PROBLEM.sfa, wrong.sfa_id, 128), of(PROBLEM.sfb, wrong.sfb_id, 8)
