@@ -36,6 +36,7 @@ class Options:
     nvf4_group: Literal["16", "4"] = "16"
     drops_tiny_groups: bool = False
     zero_products: Literal["keep_d", "align_d"] = "keep_d"
+    zero_scales_in_window: bool = False
 
 
 DEFAULT = Options()

@@ -55,6 +55,7 @@ def corners(options: Options) -> Corners:
         nvf4_group=int(options.nvf4_group),
         drops_tiny_groups=options.drops_tiny_groups,
         zero_products_keep_d=options.zero_products == "keep_d",
+        zero_scales_in_window=options.zero_scales_in_window,
     )
 
 
