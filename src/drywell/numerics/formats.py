@@ -110,7 +110,7 @@ class Decoded(NamedTuple):
     """Numbers taken apart: value = (-1)^sign * significand * 2^(raw_exponent - mantissa_bits).
 
     `raw_exponent` is the unbiased stored exponent, the minimum normal one for subnormals and zeros
-    (the R of mma.md is a maximum over these). The significand of an Inf or NaN is 0.
+    (the exponent of an mma window is a maximum over these). The significand of an Inf or NaN is 0.
     """
 
     sign: BoolArray

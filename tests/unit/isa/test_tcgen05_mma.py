@@ -29,7 +29,7 @@ def grid_with_tmem() -> Any:
 
 
 def swizzled(address: int, code: int) -> int:
-    """The XOR of each mode, written out bit by bit: mma.md 3.3."""
+    """The XOR of each mode, written out bit by bit."""
     _, bits, unit = SWIZZLES[code]
     return address ^ ((address >> 7) & bits) * unit
 
