@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from drywell.base.dtypes import TYPES
 from drywell.engine.jit import compile_region, context_of
 from drywell.engine.llvm_region import Status, region_at
-from drywell.engine.threaded import compile_executable
+from drywell.engine.threaded import PASSED, compile_executable
 from drywell.isa.declare import Op
 from drywell.machine.lanes import FULL
 from drywell.machine.outcome import Jump
@@ -149,7 +149,7 @@ def _interpret(steps: list[Any], warp: Warp, start: int, stop: int) -> None:
     with np.errstate(all="ignore"):
         while pc < stop:
             held = steps[pc](warp)
-            if held is None:
+            if held is None or held is PASSED:
                 pc += 1
             else:
                 assert isinstance(held.outcome, Jump)

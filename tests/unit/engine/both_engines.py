@@ -16,7 +16,7 @@ from drywell.engine.jit import Compiled, Context, compile_region, context_of
 from drywell.engine.llvm_region import Status, region_at
 from drywell.engine.run import place_globals
 from drywell.engine.scheduler import Scheduler
-from drywell.engine.threaded import compile_executable
+from drywell.engine.threaded import PASSED, compile_executable
 from drywell.isa import registry  # noqa: F401  (declares every instruction)
 from drywell.machine.gmem import GlobalMemory
 from drywell.machine.grid import Grid, Kernel
@@ -122,7 +122,7 @@ def _run_warp(m: Machine, warp: Warp, optimise: int) -> None:
         if pc in m.compiled:
             pc = _run_region(m, warp, m.compiled[pc], context)
         held = threaded.steps[pc](warp)
-        if held is None:
+        if held is None or held is PASSED:
             pc += 1
         elif isinstance(held.outcome, Jump) and held.mask is None:
             pc = int(held.outcome.targets)
