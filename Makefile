@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 WORKERS ?= 2
 
-.PHONY: demo test lint examples campaign-numerics clean
+.PHONY: demo test lint examples campaign-numerics campaign-mutation trust clean
 
 # runs a warp-specialised Blackwell GEMM on this CPU, checks its numbers and shows its Tensor Memory
 demo: $(VENV)/.run-ready
@@ -25,6 +25,21 @@ lint: $(VENV)/.test-ready
 campaign-numerics: $(VENV)/.test-ready
 	PYTHONPATH=tests nice -n 10 $(BIN)/python -m oracle.numerics_campaign --workers $(WORKERS) \
 	    --out docs/campaigns/numerics.md
+
+# notes which tests execute which instruction, and writes docs/trust.md from that and all that is stored; takes minutes
+RECORDED := tests/unit/isa tests/unit/engine/test_run_files.py tests/zoo tests/kernels/test_corpus_runs.py
+trust: $(VENV)/.test-ready
+	PYTHONPATH=tests nice -n 10 $(BIN)/python -m pytest -q -p oracle.recorder --executed tests/oracle/executed.json \
+	    $(RECORDED) -k "eager or not (test_run_files or test_corpus_runs)"
+	PYTHONPATH=tests $(BIN)/python -m oracle.trust
+
+# measures the words of tests/oracle/hardware/captures anew; needs an NVIDIA GPU (sm_90 or later)
+hardware: $(VENV)/.test-ready
+	PYTHONPATH=tests $(BIN)/python -m oracle.hardware.record $(FAMILIES)
+
+# breaks six kernels, twenty ways each, and writes what told of it to docs/campaigns/mutation.md; takes half an hour
+campaign-mutation: $(VENV)/.test-ready
+	PYTHONPATH=tests nice -n 10 $(BIN)/python -m mutation.campaign --workers $(WORKERS)
 
 # compiles the packaged kernels anew; needs nvcc, which nothing else here does
 GEMM := src/drywell/examples/gemm

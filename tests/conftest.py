@@ -19,6 +19,10 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden anew; read the diff")
+
+
 @pytest.fixture(scope="session")
 def corpus() -> Path:
     """The folder of the corpus: `corpus / "triton" / "vec_add.ptx"`."""

@@ -1,6 +1,6 @@
 """Programs that say beside their code how they are launched and what must come out.
 
-// grid 2        // block 64        // smem 1024
+// grid 2        // block 64        // smem 1024     (a block is 32 threads, or what .reqntid says)
 // arg out u32 64 poison            (an array: its type, its shape 64 or 16x4, what is in it)
 // arg 7 u32                        (a plain number)
 // array a f16 16x32 integers3      (an array that only tensor maps name)
@@ -12,6 +12,8 @@
 // prints: words                    (a line of what the kernel prints; in the order of the file)
 // fault: MISALIGNED                (the run must end in this fault, on the line that says so behind code)
 // deadlock: words of the report    (every such line must be found)
+// hazard[RULE]                     (behind code: the checker finds it on this very line; several may stand
+//                                   there, beside a fault too, and it finds nothing else)
 
 Contents: a number, arange, poison (bytes 0xDB), random or random7 (any bytes, with a seed), integers or
 integers7 (-4 to 4).
@@ -46,6 +48,7 @@ class RunFile:
     fault: tuple[str, int] | None = None
     deadlock: list[str] = field(default_factory=list)
     printed: list[str] = field(default_factory=list)
+    hazards: set[tuple[str, int]] = field(default_factory=set)
     options: dict[str, Any] = field(default_factory=dict)
     switches: dict[str, Any] = field(default_factory=dict)
 
@@ -60,7 +63,7 @@ class RunFile:
         return launch(
             module[module.entries[0]],
             grid=self.shape.get("grid", 1),
-            block=self.shape.get("block", 32),
+            block=self.shape.get("block"),
             dynamic_smem=self.shape.get("smem", 0),
             args=self.args,
             names={id(a): n for n, a in self.arrays.items()},
@@ -125,8 +128,13 @@ def _map(array: NDArray[Any], words: list[str]) -> TensorMapArgument:
     return tensor_map(array, **options)
 
 
+_HAZARD = r"hazard\[([A-Z0-9-]+)\]"
+
+
 def _note(out: RunFile, comment: str, number: int) -> None:
     """Take in one comment; comments that say nothing are for the reader."""
+    out.hazards |= {(rule, number) for rule in re.findall(_HAZARD, comment)}
+    comment = re.sub(_HAZARD, "", comment).strip()
     if match := re.match(r"(grid|block|smem) (\d+)$", comment):
         out.shape[match[1]] = int(match[2])
     elif match := re.match(r"(option|switch) (\w+) (\w+)$", comment):
@@ -150,7 +158,9 @@ def _note(out: RunFile, comment: str, number: int) -> None:
 
 def read_run_file(path: Path) -> RunFile:
     """Read the annotations of a program."""
-    out = RunFile(path)
-    for number, line in enumerate(path.read_text().split("\n"), 1):
+    out, text = RunFile(path), path.read_text()
+    if ".reqntid" not in text:
+        out.shape["block"] = 32
+    for number, line in enumerate(text.split("\n"), 1):
         _note(out, line.partition("//")[2].strip(), number)
     return out

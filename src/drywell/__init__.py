@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from drywell.host.launch import Kernel, Module, Result, launch, load
     from drywell.host.launch_file import LaunchFile, read_launch_file
     from drywell.host.tensor_maps import tensor_map
+    from drywell.report.explain import Explanation, explain
 
 __version__ = "0.1.0"
 
@@ -41,6 +42,8 @@ _HOMES = {
     "packed": "host.arguments",
     "read_launch_file": "host.launch_file",
     "LaunchFile": "host.launch_file",
+    "explain": "report.explain",
+    "Explanation": "report.explain",
     "Diagnostic": "base.diagnostic",
     "Finding": "base.diagnostic",
     "Severity": "base.diagnostic",
@@ -60,6 +63,7 @@ __all__ = [
     "DeadlockError",
     "Diagnostic",
     "DrywellError",
+    "Explanation",
     "Finding",
     "Kernel",
     "KernelFault",
@@ -73,6 +77,7 @@ __all__ = [
     "Span",
     "UnsupportedError",
     "examples",
+    "explain",
     "launch",
     "load",
     "packed",

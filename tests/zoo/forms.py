@@ -22,8 +22,7 @@ FAMILIES = {
     "products": r"mma_\w+",
     "boxes": r"tma_\w+",
     "scenes": r"bulk_\w+|mbar|clc|tensormap|setmaxnreg|mapa_cluster|packed_f32x2|cvt_narrow|redux_f32"
-    r"|ldst_256|griddep|max3|ldmatrix_b8",
-    "refused": r"multimem",
+    r"|ldst_256|griddep|max3|ldmatrix_b8|multimem",
 }
 """Family -> the names of its entries, as a regular expression."""
 

@@ -391,6 +391,19 @@ def ldst_256(form: Form) -> None:
     assert np.array_equal(out[1].view(np.uint64), source.view(np.uint64)[:, ::-1])
 
 
+def multimem(form: Form) -> None:
+    """One GPU is modelled: what is loaded is the array's own word, what is stored lies in the array."""
+    source, out = drawn(form, 32), np.zeros(32, np.uint32)
+    body = f"""{OWN.format(4, "%in")}
+    mov.u64 d1, %x;
+    {{0}}
+    {OWN.format(4, "%out")}
+    mov.u64 d1, %x;
+    {{1}}"""
+    run(form, body, [source, out])
+    assert np.array_equal(out, source)
+
+
 def griddep(form: Form) -> None:
     """A launch that depends on none goes through both."""
     out = np.zeros(32, np.uint32)

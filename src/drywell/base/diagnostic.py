@@ -50,9 +50,40 @@ class Diagnostic:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The memory that a finding is about: `name` is its first byte or cell (`A+0x40`, `tmem[lane 0, col
+    64]`), `count` how many of them: cells of Tensor Memory, bytes elsewhere.
+    """
+
+    space: str
+    name: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        if self.count < 2:
+            return self.name
+        if self.space == "tmem":
+            return f"{self.name} and {self.count - 1:,} more cells"
+        return f"{self.name} ({self.count:,} bytes)"
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """Who did something: `what` is the operation ("tcgen05.mma.kind::f16 128x128x16"), or "" for a
+    thread's own access; `cta` is (x, y, z), `lanes` are lane ids.
+    """
+
+    what: str = ""
+    cta: tuple[int, int, int] | None = None
+    warp: int | None = None
+    lanes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """One judgement about a run. `cta` is (x, y, z); `lanes` are lane ids; `other` is the other party's
-    place; `count` folds repeats.
+    """One judgement about a run. `cta` is (x, y, z); `lanes` are lane ids; `other` is where the other party
+    stands in the text and `other_party` who it is; `place` the common memory; `note` says what would have
+    made it right and how far that got; `count` folds repeats.
     """
 
     rule: str
@@ -66,3 +97,6 @@ class Finding:
     other: Span | None = None
     hint: str = ""
     count: int = 1
+    other_party: Party | None = None
+    place: Place | None = None
+    note: str = ""

@@ -13,8 +13,11 @@ import click
 from drywell import __version__
 from drywell.cli.demo import demo
 from drywell.cli.descriptor import descriptor, idesc
+from drywell.cli.explain import explain
 from drywell.cli.isa import isa
-from drywell.cli.run import run
+from drywell.cli.mutate import mutate
+from drywell.cli.probe import probe
+from drywell.cli.run import check, run
 from drywell.cli.verify import verify
 
 INTERRUPTED = 130
@@ -36,7 +39,7 @@ def group(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (demo, run, verify, isa, descriptor, idesc):
+for _command in (demo, run, check, verify, explain, isa, descriptor, idesc, mutate, probe):
     group.add_command(_command)
 
 

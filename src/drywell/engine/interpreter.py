@@ -1,4 +1,6 @@
-"""Run one warp: step its splits through threaded code until it must wait, has had its turn, or is through."""
+"""Run one warp: step its splits through threaded code until it must wait, has had its turn, or is
+through.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from drywell.base.errors import KernelFault, UnsupportedError
+from drywell.base.events import RegisterOverwritten, Retired
 from drywell.engine.splits import JUMPS_BEFORE_YIELD, Frame, Mask, Split, WarpState
 from drywell.engine.threaded import ALIGNED, CLOCK, PASSED, Held, Threaded
 from drywell.isa.system import EXTERNS
@@ -53,9 +56,9 @@ class Interpreter:
     def only_repeats(self, state: WarpState, fuel: int) -> bool:
         """Run a warp for about `fuel` instructions and tell whether it would go on like this for ever.
 
-        It would when, with nothing shared changed, it is in a state in which it was before, all its running
-        splits having jumped backwards in between; or when all it does is wait. A warp that reads the time is
-        never twice in one state.
+        It would when, with nothing shared changed, it is in a state in which it was before, all its
+        running splits having jumped backwards in between; or when all it does is wait. A warp that reads
+        the time is never twice in one state.
         """
         version, rounds, left = self.grid.version, state.rounds, self._start(fuel)
         seen: set[Hashable] = set()
@@ -135,7 +138,7 @@ class Interpreter:
         is_alone = len(state.splits) == 1
         meet = {s.pc for s in state.splits if s is not split and s.held is None and s.stack == split.stack}
         self._select(state, split)
-        busy, drain, pending = state.busy, self.drain, self.grid.pending
+        busy, fresh, drain, pending = state.busy, state.fresh, self.drain, self.grid.pending
         pc = split.pc
         try:
             while fuel > 0:
@@ -151,6 +154,8 @@ class Interpreter:
                         self.grid.clock = self.clock_at_end - fuel
                 fuel -= 1
                 warp.span = spans[pc]
+                if fresh and not touched[pc].isdisjoint(fresh):
+                    self._tell_of_registers(state, pc)
                 counts[pc] += 1
                 held = steps[pc](warp)
                 if held is PASSED:
@@ -176,7 +181,9 @@ class Interpreter:
         return fuel
 
     def _parks(self, state: WarpState, split: Split, pc: int) -> bool:
-        """Park a split at a warp-collective instruction that it executes and other lanes must still reach."""
+        """Park a split at a warp-collective instruction that it executes and other lanes must still
+        reach.
+        """
         warp, guard = state.warp, self.threaded.guards[pc]
         if np.count_nonzero(split.mask) == np.count_nonzero(warp.live):
             return False
@@ -184,6 +191,23 @@ class Interpreter:
             return False
         split.pc, split.is_parked = pc, True
         return True
+
+    def _tell_of_registers(self, state: WarpState, pc: int) -> None:
+        """Tell the observers that an instruction reads or overwrites what loads brought that nobody
+        waited for.
+        """
+        warp, fresh = state.warp, state.fresh
+        found = {
+            fresh[k]: k in self.threaded.sources[pc] for k in sorted(self.threaded.touched[pc] & set(fresh))
+        }
+        for op, is_read in found.items():
+            if op in warp.unwaited and is_read:
+                event = Retired(warp.agent(), warp.lanes(), (op.number,), warp.span, is_register=True)
+                self.grid.emit(event)
+            elif op in warp.unwaited:
+                self.grid.emit(RegisterOverwritten(warp.agent(), warp.lanes(), op.number, warp.span))
+            for k in [k for k, other in fresh.items() if other is op]:
+                del fresh[k]
 
     def _await_registers(self, state: WarpState, split: Split) -> None:
         pending = tuple(
@@ -303,6 +327,8 @@ class Interpreter:
 
     def _defer(self, state: WarpState, split: Split, op: AsyncOp, held: Held) -> None:
         mask, write = split.mask.copy(), held.write
+        if self.grid.observers:
+            state.fresh.update(dict.fromkeys(held.registers, op))
 
         def deliver(done: AsyncOp) -> None:
             warp = state.warp

@@ -3,7 +3,7 @@
 f32 and f64 to nearest are the machine's own operations; f16 and bf16 go through a wider type, where a
 second rounding does no harm; every other rounding of f16, bf16 and f32 goes through a double that holds
 the exact value or that value rounded to odd (see `_through_double`). What is left (directed f64, the
-small formats, the approximate functions) is called at run time; `RuntimeCall` says so.
+small formats) is called at run time; `RuntimeCall` says so.
 """
 
 from __future__ import annotations
@@ -443,9 +443,3 @@ class Floats:
         words = [method, *before, *(f"i{w}" for w in widths), *after]
         name = "drywell." + ".".join(str(int(w) if isinstance(w, bool) else w or "-") for w in words)
         return self.w.runtime(RuntimeCall(name, method, before, after, widths, width), operands)
-
-    def approximate(self, name: str, fmt: str, a: Lanes, ftz: bool) -> Lanes:
-        """Return an approximate function: always called, since its bits are those of NumPy's float64
-        functions.
-        """
-        return self._called("approx", (name, fmt), [a], (ftz,), a.width)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from drywell.base.dtypes import PtxType
 from drywell.engine import llvm_memory
 from drywell.engine.llvm_floats import Floats
+from drywell.engine.llvm_mufu import Mufu
 from drywell.engine.llvm_text import Lanes, Writer, constant, vector
 from drywell.isa.declare import Mods
 
@@ -257,9 +258,9 @@ class LlvmOps:
         """Convert an integer to a float, rounded once."""
         return self.floats.from_integer(a, is_signed, fmt, rounding)
 
-    def approx(self, name: str, fmt: str, a: Lanes, ftz: bool = False) -> Lanes:
-        """Apply an approximate function: ex2 lg2 rcp rsqrt sqrt sin cos tanh."""
-        return self.floats.approximate(name, fmt, a, ftz)
+    def mufu(self, name: str, fmt: str, a: Lanes) -> Lanes:
+        """Ask the multifunction unit."""
+        return Mufu(self.w).result(name, fmt, a)
 
     # ------------------------------------------------------------ memory
     def load(self, space: str, address: Lanes, width: int, count: int = 1) -> list[Lanes]:

@@ -6,7 +6,6 @@ have shape (1,) and broadcast.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -15,8 +14,9 @@ from numpy.typing import NDArray
 
 from drywell.base.dtypes import PtxType
 from drywell.isa.declare import Mods
+from drywell.isa.place import order_of
 from drywell.machine.registers import B128, lane_dtype
-from drywell.numerics import approx, conversion, softfloat
+from drywell.numerics import conversion, mufu, softfloat
 
 Array = NDArray[Any]
 
@@ -25,16 +25,6 @@ _UNSIGNED: dict[int, Any] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype
 _REVERSED = np.array([int(f"{k:08b}"[::-1], 2) for k in range(256)], np.uint8)
 _FLOATS: dict[str, Any] = {"f16": np.dtype("<f2"), "f32": np.dtype("<f4"), "f64": np.dtype("<f8")}
 
-_APPROXIMATE: dict[str, Callable[..., Array]] = {
-    "ex2": approx.ex2,
-    "lg2": approx.lg2,
-    "rcp": approx.rcp_approx,
-    "rsqrt": approx.rsqrt,
-    "sqrt": approx.sqrt_approx,
-    "sin": approx.sin,
-    "cos": approx.cos,
-    "tanh": lambda fmt, a, ftz: approx.tanh(fmt, a),
-}
 
 
 @lru_cache(maxsize=4096)
@@ -59,10 +49,11 @@ def _magnitude(a: Array) -> Array:
 class NumpyOps:
     """Implements `drywell.isa.ops.Ops` for one bound instruction; `m` is its warp (memory only)."""
 
-    __slots__ = ("i", "m", "type", "width")
+    __slots__ = ("i", "m", "order", "type", "width")
 
     def __init__(self, mods: Mods, type: PtxType | None) -> None:
         self.i = mods
+        self.order = order_of(mods)
         self.type = type
         self.width = 0 if type is None else type.bits
         self.m: Any = None
@@ -303,15 +294,15 @@ class NumpyOps:
         """Convert an integer to a float, rounded once."""
         return conversion.from_integer(fmt, _signed(a) if is_signed else a, rounding)  # type: ignore[arg-type]
 
-    def approx(self, name: str, fmt: str, a: Array, ftz: bool = False) -> Array:
-        """Apply an approximate function: ex2 lg2 rcp rsqrt sqrt sin cos tanh."""
-        return _APPROXIMATE[name](fmt, a, ftz)
+    def mufu(self, name: str, fmt: str, a: Array) -> Array:
+        """Ask the multifunction unit."""
+        return mufu.apply(name, fmt, a)
 
     # ------------------------------------------------------------ memory
     def load(self, space: str, address: Array, width: int, count: int = 1) -> list[Array]:
         """Load `count` consecutive elements of `width` bits at each active lane's address."""
         size = width // 8
-        data = self.m.load(space, address, size * count)
+        data = self.m.load(space, address, size * count, order=self.order)
         dtype = lane_dtype(width)
         if count == 1:
             return [data.view(dtype)[:, 0]]
@@ -321,4 +312,5 @@ class NumpyOps:
     def store(self, space: str, address: Array, values: list[Array]) -> None:
         """Store the elements one after the other at each active lane's address."""
         joined = np.stack(np.broadcast_arrays(address, *values)[1:], axis=-1)
-        self.m.store(space, address, np.ascontiguousarray(joined).view(np.uint8))
+        bytes_ = np.ascontiguousarray(joined).view(np.uint8)
+        self.m.store(space, address, bytes_, order=self.order)

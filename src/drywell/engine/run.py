@@ -48,9 +48,14 @@ class Outcome:
     error: DrywellError | None
 
 
+def smem_symbols(executable: Executable) -> tuple[SmemSymbol, ...]:
+    """Return the shared variables of a kernel."""
+    return tuple(SmemSymbol(name, offset, size) for name, offset, size in executable.shared_symbols)
+
+
 def _kernel(executable: Executable, launch: Launch) -> Kernel:
     start = executable.dynamic_shared_base if launch.dynamic_smem else executable.static_shared_end
-    symbols = tuple(SmemSymbol(name, offset, size) for name, offset, size in executable.shared_symbols)
+    symbols = smem_symbols(executable)
     return Kernel(
         executable.entry.name,
         RegisterLayout(executable.register_widths),
@@ -68,7 +73,7 @@ def place_globals(executable: Executable, gmem: GlobalMemory) -> dict[str, int]:
     for storage in executable.globals:
         content = np.zeros(storage.size, np.uint8)
         content.setflags(write=False)
-        addresses[storage.name] = gmem.place(storage.name, content)
+        addresses[storage.name] = gmem.place(storage.name, content, storage.space == "const")
     for storage in executable.globals:
         view = gmem.view(addresses[storage.name], storage.size)
         view[:] = np.frombuffer(storage.image(addresses), np.uint8)

@@ -69,13 +69,15 @@ class Split:
 @dataclass(slots=True, eq=False)
 class WarpState:
     """What the engine keeps for one warp: its splits, counts per place, the registers that a load in flight
-    will still write, how often it gave up waiting and for what last.
+    will still write (`busy`) and, for observers, those of a load not yet waited for (`fresh`), how often it
+    gave up waiting and for what last.
     """
 
     warp: Any
     splits: list[Split]
     counts: list[int]
     busy: dict[int, AsyncOp] = field(default_factory=dict)
+    fresh: dict[int, AsyncOp] = field(default_factory=dict)
     rounds: int = 0
     is_still: bool = False
     num_given_up: int = 0

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from drywell.base.errors import DeadlockError, DrywellError, KernelFault
+from drywell.base.events import Agent, Stuck, Sync
 from drywell.engine.splits import Split, WarpState
 from drywell.engine.threaded import Threaded
 from drywell.machine.lanes import lane_list
@@ -83,6 +84,7 @@ def stalled(
     fault = parked_fault(threaded, states)
     if fault is not None:
         return fault
+    _tell(threaded, states)
     spinning = any(s.is_runnable for state in states for s in state.splits)
     head = (
         "livelock: the warps that still run only repeat themselves"
@@ -95,6 +97,26 @@ def stalled(
     lines += _suspects(threaded, sites, states, finished)
     lines += _not_started(states)
     return DeadlockError("\n".join(lines))
+
+
+def _tell(threaded: Threaded, states: list[WarpState]) -> None:
+    """Tell the observers who waits for which phase of which mbarrier, or for columns of Tensor Memory."""
+    for state in states:
+        warp = state.warp
+        for split in state.splits if warp.grid.observers else ():
+            if split.held is None:
+                continue
+            reason = split.held.outcome.reason
+            if reason.kind == "tmem_alloc":
+                sync = Sync("tmem", warp.cta.linear, 0)
+            elif reason.address < 0:
+                continue
+            else:
+                memory, offset = warp.shared_target(reason.address, cluster=True)
+                sync = Sync("mbarrier", memory.cta.linear, offset)
+            agent = Agent(warp.cta.linear, warp.index)
+            span = threaded.spans[split.pc]
+            warp.grid.emit(Stuck(agent, lane_list(split.mask), sync, reason.wanted_phase, span))
 
 
 def _grouped(

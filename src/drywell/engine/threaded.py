@@ -76,6 +76,7 @@ class Threaded:
     steps: list[Step]
     spans: list[Span]
     touched: list[frozenset[int]]
+    sources: list[frozenset[int]]
     declarations: list[Any]
     flags: list[int]
     guards: list[tuple[int, bool] | None]
@@ -88,6 +89,7 @@ class Threaded:
         step: Step,
         span: Span,
         touched: frozenset[int] = frozenset(),
+        sources: frozenset[int] = frozenset(),
         declaration: Any = None,
         flags: int = 0,
         guard: tuple[int, bool] | None = None,
@@ -96,6 +98,7 @@ class Threaded:
         self.steps.append(step)
         self.spans.append(span)
         self.touched.append(touched)
+        self.sources.append(sources)
         self.declarations.append(declaration)
         self.flags.append(flags)
         self.guards.append(guard)
@@ -380,10 +383,12 @@ class _Compiler:
 
     def touched(self, instruction: ops.Bound) -> frozenset[int]:
         """Return the register indices an instruction reads or writes."""
+        return self.sources(instruction) | self._registers(instruction.destinations)
+
+    def sources(self, instruction: ops.Bound) -> frozenset[int]:
+        """Return the register indices an instruction reads, its guard among them."""
         guard = self._registers(instruction.guard) if instruction.guard else set()
-        return frozenset(
-            self._registers(instruction.sources) | self._registers(instruction.destinations) | guard
-        )
+        return frozenset(self._registers(instruction.sources) | guard)
 
     def guard(self, instruction: ops.Bound) -> tuple[int, bool] | None:
         """Return the register index of an instruction's guard and whether it is negated."""
@@ -444,7 +449,7 @@ def _end(outcome: Exit | Return) -> Step:
 
 def compile_executable(executable: Executable, addresses: dict[str, int]) -> Threaded:
     """Turn an executable into threaded code; `addresses` are those of its global and const variables."""
-    threaded = Threaded([], [], [], [], [], [], executable.frame_bytes, 0, {})
+    threaded = Threaded([], [], [], [], [], [], [], executable.frame_bytes, 0, {})
     for linked in executable.functions:
         compiler = _Compiler(executable, addresses, linked)
         threaded.callees[linked.function.name] = _callee(executable, linked)
@@ -456,6 +461,7 @@ def compile_executable(executable: Executable, addresses: dict[str, int]) -> Thr
                 compiler.step(instruction),
                 instruction.span,
                 compiler.touched(instruction),
+                compiler.sources(instruction),
                 instruction.declaration,
                 _flags(instruction),
                 compiler.guard(instruction),

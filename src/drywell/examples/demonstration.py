@@ -7,15 +7,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 from drywell.base.activity import WarpActivity
+from drywell.base.diagnostic import Finding
 from drywell.base.span import Span
-from drywell.examples.packaged import GemmRun, gemm, module, source_line
+from drywell.examples.packaged import GemmRun, gemm, module, source, source_line
+from drywell.report.findings import finding_lines, sources_of
+from drywell.report.handovers import handover_table
 from drywell.report.roles import role_lines, spelling_at
 from drywell.report.run import comparison_lines
 from drywell.report.tensor_memory import map_lines
-from drywell.report.text import Lines, Piece, columns, counted, write
+from drywell.report.text import Line, Lines, Piece, columns, counted, write
 
 M, N, K = 512, 256, 128
 CTAS = 2
@@ -24,6 +27,8 @@ comes too early shows.
 """
 
 RELEASE, WAIT = "mbarrier.arrive", "tcgen05.wait::ld"
+RULE = "TMEM-OVERWRITE-BEFORE-READ"
+"""What the twin breaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,30 +37,32 @@ class _Timed:
     seconds: float
 
 
-def _timed(values: str, schedule: str, broken: bool = False) -> _Timed:
+def _timed(values: str, schedule: str, **options: Any) -> _Timed:
     began = time.perf_counter()
-    run = gemm(M, N, K, values=values, ctas=CTAS, schedule=schedule, broken=broken, observe=("tmem",))  # type: ignore[arg-type]
+    run = gemm(M, N, K, values=values, ctas=CTAS, schedule=schedule, **options)  # type: ignore[arg-type]
     return _Timed(run, time.perf_counter() - began)
 
 
 def demonstrate(stream: TextIO) -> bool:
     """Show the demonstration on a stream as it runs, and return whether everything came out as it says."""
     write(_introduction(), stream)
-    integers = _timed("integers", "eager")
+    integers = _timed("integers", "eager", check="ptx", observe=("tmem", "roles"))
     write(_numbers("small integers", integers), stream)
     normal = _timed("normal", "eager")
     write(_numbers("random numbers", normal), stream)
-    source = module().program.source
-    write(((), *map_lines(integers.run.result.tmem(0), source), ()), stream)
-    write((*role_lines(integers.run.result.activity, source), ()), stream)
-    eager = _timed("integers", "eager", broken=True)
-    write((*_twin(eager.run.result.activity), *_schedule(EAGER, eager)), stream)
+    result, text = integers.run.result, module().program.source
+    write((_judgement(result.findings), (), *map_lines(result.tmem(0), text), ()), stream)
+    write((*role_lines(result.activity, text), (), *handover_table(result.handovers), ()), stream)
+    eager = _timed("integers", "eager", broken=True, check="ptx")
+    found = eager.run.result.findings
+    write((*_twin(eager.run.result.activity), *_schedule(EAGER, eager), *_found(found)), stream)
     lazy = _timed("integers", "lazy", broken=True)
     write((*_schedule(LAZY, lazy), *_ending(integers, normal, eager, lazy)), stream)
     return (
         integers.run.ok
         and normal.run.ok
-        and eager.run.ok
+        and eager.run.comparison.ok
+        and [RULE] == [finding.rule for finding in found]
         and lazy.run.result.ok
         and not lazy.run.comparison.ok
     )
@@ -85,8 +92,8 @@ def _mistake(activities: Sequence[WarpActivity]) -> tuple[Span, Span]:
     """Return where the broken kernel releases an accumulator, and where it waits for the loads of it, in
     this order.
     """
-    source = module(broken=True).program.source
-    executed = [(spelling_at(span, source), span) for span, _, _ in activities[0].sites]
+    text = module(broken=True).program.source
+    executed = [(spelling_at(span, text), span) for span, _, _ in activities[0].sites]
     release = next(k for k, (spelling, _) in enumerate(executed) if spelling.startswith(RELEASE))
     wait = next(k for k in range(release, len(executed)) if executed[k][0].startswith(WAIT))
     return executed[release][1], executed[wait][1]
@@ -113,7 +120,24 @@ def _twin(activities: Sequence[WarpActivity]) -> Lines:
 EAGER = (
     "Where everything completes at once (schedule eager) all looks right, as it may in every test on one GPU:"
 )
-LAZY = "Where everything completes as late as the rules allow (schedule lazy):"
+LAZY = "Where everything completes as late as the rules allow (schedule lazy) the numbers show it too:"
+
+
+def _judgement(findings: Sequence[Finding]) -> Line:
+    """Return what the checker says of the right kernel."""
+    said = counted(len(findings), "finding") if findings else "nothing to say"
+    return ("  the hazard checker, which judges every hand-over of the first run, has ", (said, "bold green"))
+
+
+def _found(findings: Sequence[Finding]) -> Lines:
+    """Return what the checker says of the twin, with both parties in the PTX and in the author's text."""
+    texts = sources_of(module(broken=True).program.source, source())
+    return (
+        ("  and yet the checker names the mistake, from this very run:",),
+        (),
+        *finding_lines(findings, texts),
+        (),
+    )
 
 
 def _schedule(meaning: str, timed: _Timed) -> Lines:
@@ -124,15 +148,15 @@ def _ending(*runs: _Timed) -> Lines:
     seconds = sum(timed.seconds for timed in runs)
     executed = sum(timed.run.result.executed for timed in runs)
     return (
-        (
-            "  The hazard checker, which does not exist yet, is to name the two lines above whatever "
-            "the schedule.",
-        ),
         (),
         (
-            f"{counted(executed, 'warp instruction')} in {seconds:.1f} s. Next: a kernel of your own "
-            "(README), ",
-            ("drywell run LAUNCH.toml", "bold"),
+            f"{counted(executed, 'warp instruction')} in {seconds:.1f} s. Next: ",
+            (f"drywell explain {RULE}", "bold"),
+            ",",
+        ),
+        (
+            "a kernel of your own (README) with ",
+            ("drywell check LAUNCH.toml", "bold"),
             ", ",
             ("drywell isa", "bold"),
             ".",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from drywell import arch
 from drywell.base.errors import LaunchError, UnsupportedError
+from drywell.base.span import Source
 from drywell.host.arrays import DTYPES
 from drywell.host.comparison import Comparison, compare_exactly, compare_within, decode, encode
 from drywell.host.launch import Module, Result, launch, load
@@ -58,10 +59,15 @@ def module(broken: bool = False) -> Module:
     return load(FOLDER / ("gemm_broken.ptx" if broken else "gemm.ptx"))
 
 
+@cache
+def source() -> Source:
+    """Return the CUDA text that the kernel and its twin are compiled from."""
+    return Source("gemm.cu", (FOLDER / "gemm.cu").read_text(encoding="utf-8"))
+
+
 def source_line(number: int) -> str:
     """Return a line of gemm.cu, without its margin."""
-    lines = (FOLDER / "gemm.cu").read_text(encoding="utf-8").split("\n")
-    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    return source().line(number).strip()
 
 
 def _check(m: int, n: int, k: int, dtype: str) -> None:

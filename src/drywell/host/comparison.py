@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.diagnostic import Finding, Severity
 from drywell.host.arrays import DTYPES
 from drywell.numerics import from_float64, to_float64
 
@@ -20,7 +22,7 @@ class Comparison:
     """How a buffer compares with what was expected: elements that differ, and the first and worst of them.
 
     `is_exact`: equal bit for bit after rounding to the buffer's format; `largest_error` is over all
-    elements that are finite.
+    elements that are finite; `there` says what the wrong elements hold instead, '' when that is not plain.
     """
 
     buffer: str
@@ -31,6 +33,7 @@ class Comparison:
     first_expected: float = 0.0
     largest_error: float = 0.0
     is_exact: bool = False
+    there: str = ""
 
     @property
     def ok(self) -> bool:
@@ -93,5 +96,71 @@ def _comparison(
         return Comparison(name, 0, found.size, largest_error=largest, is_exact=is_exact)
     first = tuple(int(k) for k in np.argwhere(wrong)[0])
     return Comparison(
-        name, count, found.size, first, float(found[first]), float(expected[first]), largest, is_exact
+        name,
+        count,
+        found.size,
+        first,
+        float(found[first]),
+        float(expected[first]),
+        largest,
+        is_exact,
+        what_is_there(found, expected, wrong),
+    )
+
+
+def what_is_there(found: NDArray[Any], expected: NDArray[Any], wrong: NDArray[np.bool_]) -> str:
+    """Say what wrong elements hold instead of what was expected: NaN, zeros, or other elements' values.
+
+    >>> want = np.arange(64.0).reshape(8, 8)
+    >>> what_is_there(np.roll(want, 2, axis=1), want, np.ones((8, 8), bool))
+    'they hold what belongs 2 columns to the left (6 of 8 looked at)'
+    """
+    values = found[wrong]
+    if np.isnan(values).all():
+        return "they are NaN: fresh Tensor Memory reads as that"
+    if (values == 0).all():
+        return "they are zero"
+    if found.ndim > 2:
+        return ""
+    places = np.argwhere(wrong)
+    chosen = places[np.linspace(0, len(places) - 1, min(_LOOKED_AT, len(places))).astype(int)]
+    votes: Counter[tuple[int, ...]] = Counter()
+    for place in chosen:
+        same = np.argwhere(expected == found[tuple(place)])
+        if 0 < len(same) <= _MOST_ALIKE:
+            votes.update({tuple(int(k) for k in other - place) for other in same})
+    if not votes:
+        return ""
+    shift, count = votes.most_common(1)[0]
+    if 2 * count < len(chosen):
+        return ""
+    return f"they hold what belongs {_direction(shift)} ({count} of {len(chosen)} looked at)"
+
+
+_LOOKED_AT = 64
+_MOST_ALIKE = 4096
+_WORDS = (("row", "above", "below"), ("column", "to the left", "to the right"))
+
+
+def _direction(shift: tuple[int, ...]) -> str:
+    """Return a shift of indices in words."""
+    parts = []
+    for step, (noun, before, behind) in zip(shift, _WORDS[2 - len(shift) :], strict=True):
+        if step:
+            parts.append(f"{abs(step)} {noun}{'s' if abs(step) > 1 else ''} {before if step < 0 else behind}")
+    return " and ".join(parts) or "there"
+
+
+def mismatch(comparison: Comparison) -> Finding:
+    """Return the finding that a wrong buffer is."""
+    c = comparison
+    at = ",".join(map(str, c.first))
+    there = f"; {c.there}" if c.there else ""
+    return Finding(
+        "OUTPUT-MISMATCH",
+        Severity.ERROR,
+        f"{c.num_wrong:,} of {c.num_elements:,} elements of {c.buffer} are not as expected: the first is"
+        f" {c.buffer}[{at}] = {c.first_found:g}, expected {c.first_expected:g}; the largest error is"
+        f" {c.largest_error:g}{there}",
+        hint=f"drywell why follows one element to its sources: drywell why LAUNCH '{c.buffer}[{at}]'",
     )

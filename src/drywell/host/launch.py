@@ -22,11 +22,15 @@ from drywell.base.errors import (
 from drywell.base.events import Observer
 from drywell.base.options import Options
 from drywell.base.span import NOWHERE, Source, Span
-from drywell.engine.run import Launch, Outcome, place_globals, run
+from drywell.engine.run import Launch, Outcome, place_globals, run, smem_symbols
 from drywell.host.arguments import arrays_of, build_params
+from drywell.host.checking import level_of, make_checker, make_roles
 from drywell.host.numerics_findings import numerics_findings
 from drywell.host.placement import Placement
 from drywell.machine.gmem import GlobalMemory
+from drywell.observe.handovers import Handover
+from drywell.observe.hazards.checker import Checker
+from drywell.observe.roles import Roles, WarpRole
 from drywell.observe.tensor_memory import TmemMap, TmemSnapshot
 from drywell.program.link import Executable, link
 from drywell.program.module import Program, check_module
@@ -78,10 +82,11 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a launch did. Until the checker exists the verdict of a run that ended is `unchecked`.
+    """What a launch did. The verdict of a run that ended is `unchecked` with check="off".
 
     `executed` counts the warp instructions that some lane executed, `printed` is what the kernel printed,
-    `activity` what each warp did. `is_approximate` says that `numerics="fast"` was asked for.
+    `activity` what each warp did. `is_approximate` says that `numerics="fast"` was asked for. `roles` and
+    `handovers`, what each warp is for and what each mbarrier hands over, need `observe=("roles",)`.
     """
 
     verdict: Verdict
@@ -91,6 +96,8 @@ class Result:
     activity: tuple[WarpActivity, ...]
     tmem_map: TmemMap | None = None
     is_approximate: bool = False
+    roles: tuple[WarpRole, ...] = ()
+    handovers: tuple[Handover, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -277,12 +284,11 @@ def _check_smem(executable: Executable, dynamic: int, gpu: arch.Gpu) -> None:
 
 
 _SCHEDULES = ("eager", "lazy", "seeded")
-_OBSERVABLE = ("tmem",)
+_OBSERVABLE = ("tmem", "roles")
 
 
 def _options(
     gpu: str,
-    check: str,
     numerics: str,
     engine: str,
     schedule: str,
@@ -291,10 +297,6 @@ def _options(
     max_instructions: int,
     switches: Mapping[str, Any],
 ) -> Options:
-    if check not in ("off",):
-        raise UnsupportedError(
-            f"check='{check}': the checker does not exist yet; check='off' is the only level"
-        )
     if numerics not in ("exact", "fast"):
         raise LaunchError(f"numerics='{numerics}': choose 'exact' or 'fast'")
     if engine not in ("auto", "interpreter"):
@@ -318,14 +320,14 @@ def _options(
         sms=sms,
         numerics=arithmetic,
         max_instructions=max_instructions,
-        **_known(switches),
+        **known_switches(switches),
     )
 
 
 _NOT_SWITCHES = ("gpu", "schedule", "seed", "sms", "numerics", "max_instructions")
 
 
-def _known(switches: Mapping[str, Any]) -> dict[str, Any]:
+def known_switches(switches: Mapping[str, Any]) -> dict[str, Any]:
     """Return the switches; LaunchError for a name or a value that Options does not have."""
     kinds = {name: kind for name, kind in get_type_hints(Options).items() if name not in _NOT_SWITCHES}
     for name, value in switches.items():
@@ -374,7 +376,7 @@ def launch(
         if what not in _OBSERVABLE:
             raise UnsupportedError(f"observe='{what}': only {', '.join(_OBSERVABLE)} can be observed yet")
     options = _options(
-        gpu, check, numerics, engine, schedule, seed, sms, max_instructions, dict(switches or {})
+        gpu, numerics, engine, schedule, seed, sms, max_instructions, dict(switches or {})
     )
     machine = arch.load(gpu)
     executable = link(kernel.module.program, kernel.name)
@@ -395,7 +397,9 @@ def launch(
     except MemoryError as error:
         raise _too_large(error) from None
     tmem_map = TmemMap() if "tmem" in observe else None
-    observers: tuple[Observer, ...] = (tmem_map,) if tmem_map is not None else ()
+    checker = make_checker(level_of(check), gmem, smem_symbols(executable), grid_dims)
+    roles = make_roles(smem_symbols(executable), grid_dims) if "roles" in observe else None
+    observers: tuple[Observer, ...] = tuple(o for o in (tmem_map, checker, roles) if o is not None)
     explicit = cluster is not None or "reqnctapercluster" in executable.entry.directives
     shape = Launch(
         grid_dims,
@@ -412,7 +416,7 @@ def launch(
         raise _too_large(error) from None
     finally:
         gmem.write_back()
-    result = _conclude(outcome, tmem_map)
+    result = _conclude(outcome, tmem_map, checker, roles)
     placement.refuse_lost_writes()
     return result
 
@@ -458,17 +462,23 @@ def _remarks(outcome: Outcome) -> tuple[Finding, ...]:
     return (*said, *numerics_findings(grid.unsettled, grid.options))
 
 
-def _conclude(outcome: Outcome, tmem_map: TmemMap | None) -> Result:
+def _conclude(
+    outcome: Outcome, tmem_map: TmemMap | None, checker: Checker | None, roles: Roles | None
+) -> Result:
     error = outcome.error
-    verdict: Verdict = "unchecked"
+    hazards = () if checker is None else checker.finish()
+    verdict: Verdict = "unchecked" if checker is None else "clean"
+    if any(finding.severity is Severity.ERROR for finding in hazards):
+        verdict = "findings"
     if error is not None:
         verdict = next((v for kind, v in _VERDICTS.items() if isinstance(error, kind)), "fault")
     executed = sum(sum(warp.units.values()) for warp in outcome.activity)
     printed = "".join(outcome.grid.printed)
     options = outcome.grid.options
-    findings = _remarks(outcome) if error is None else _finding(error)
+    findings = (*hazards, *(_remarks(outcome) if error is None else _finding(error)))
     is_approximate = options.numerics == "fast"
-    result = Result(verdict, findings, executed, printed, outcome.activity, tmem_map, is_approximate)
+    seen = () if roles is None else roles.roles(), () if roles is None else roles.handovers()
+    result = Result(verdict, findings, executed, printed, outcome.activity, tmem_map, is_approximate, *seen)
     if error is not None:
         error.result = result
         raise error

@@ -9,7 +9,7 @@ import math
 import tomllib
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 from drywell.base.errors import LaunchError, UnsupportedError
 from drywell.host.arguments import Packed, ScratchPerCta, Typed, packed
 from drywell.host.arrays import DTYPES, HostArray, host_array
-from drywell.host.comparison import FLOATS, Comparison, compare_exactly, compare_within, decode, encode
+from drywell.host.comparison import (
+    FLOATS,
+    Comparison,
+    compare_exactly,
+    compare_within,
+    decode,
+    encode,
+    mismatch,
+)
 from drywell.host.expect import evaluate
 from drywell.host.launch import Module, Result, launch, load
 from drywell.host.tensor_maps import TensorMapArgument, tensor_map
@@ -115,7 +123,11 @@ class LaunchFile:
             names=self.names,
             **chosen,
         )
-        return result, tuple(self._compare(name, self.expect[name], wanted[name]) for name in self.expect)
+        comparisons = tuple(self._compare(name, self.expect[name], wanted[name]) for name in self.expect)
+        wrong = tuple(mismatch(c) for c in comparisons if not c.ok)
+        if wrong and result.verdict != "unchecked":
+            result = replace(result, findings=(*wrong, *result.findings))
+        return result, comparisons
 
     def as_float64(self, name: str) -> NDArray[Any]:
         """Return a buffer's values in float64 (packed and scale formats as their codes)."""

@@ -205,6 +205,34 @@ def tensor_map(
     >>> tensor_map(np.zeros((256, 128), np.float16), box=(128, 64), swizzle="128B").tensor.box_dim
     (64, 128)
     """
+    how = dict(locals())
+    argument = described(how.pop("a"), **how)
+    _refuse(argument.tensor)
+    return argument
+
+
+def described(
+    a: Any,
+    box: Sequence[int] = (),
+    swizzle: str = "none",
+    dtype: str | None = None,
+    shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    element_strides: Sequence[int] | None = None,
+    interleave: str = "none",
+    oob_fill: str = "zero",
+    l2_promotion: str | None = None,
+    fp4_padded: bool = False,
+    mode: str = "tile",
+    lower_corner: Sequence[int] = (),
+    upper_corner: Sequence[int] = (),
+    channels_per_pixel: int | None = None,
+    pixels_per_column: int | None = None,
+) -> TensorMapArgument:
+    """Describe an array as `tensor_map` does, without asking whether the driver would take the map.
+
+    LaunchError only for what cannot be put into a map's fields at all.
+    """
     array = a if isinstance(a, HostArray) else host_array(a)
     element = _element(array, dtype, fp4_padded)
     dims = _dims(array, shape, element)
@@ -230,5 +258,4 @@ def tensor_map(
         mode=mode,
         **columns,
     )
-    _refuse(tensor)
     return TensorMapArgument(array, tensor)

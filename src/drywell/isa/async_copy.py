@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.events import Work
 from drywell.isa.declare import Mods, Op, instruction
 from drywell.isa.operand import GLOBAL, SHARED, policy
 from drywell.isa.place import shared_address
@@ -63,7 +64,7 @@ def cp_async(m: Any, i: Mods, a: Any, b: Any, cp_size: Any, src_size: Any, polic
     def perform() -> None:
         m.store("shared", target, _read(m, source, mask, size, wanted), mask=mask)
 
-    op = m.start("cp_async", f"cp.async of {size} bytes", perform)
+    op = m.start("cp_async", f"cp.async of {size} bytes", perform, work=Work("copy"))
     m.cp_async_groups.add(op, m.lanes())
 
 
@@ -100,23 +101,30 @@ def _read(
     return out
 
 
-def wait_for(ops: tuple[Any, ...], what: str, is_read: bool = False) -> Wait | None:
+def wait_for(
+    m: Any, ops: tuple[Any, ...], what: str, is_read: bool = False, even_none: bool = False
+) -> Wait | None:
     """Return the Wait for operations to be done (`is_read`: to have read their sources); None when they
-    are."""
+    are. With `even_none` observers are told of a wait for nothing too.
+    """
 
     def left() -> list[Any]:
         return [op for op in ops if not (op.is_read if is_read else op.done)]
 
+    def seen() -> None:
+        m.retired(ops, is_read, even_none=even_none)
+
     if not left():
+        seen()
         return None
 
     def text() -> str:
         return f"{what} waits for " + ", ".join(repr(op) for op in left()[:4])
 
-    return Wait(lambda: not left(), lambda: None, WaitReason("operations", text))
+    return Wait(lambda: not left(), seen, WaitReason("operations", text))
 
 
-@instruction("cp.async.commit_group;", unit="async", since=(7, 0), ref=_REF + "-commit-group")
+@instruction("cp.async.commit_group;", unit="sync", since=(7, 0), ref=_REF + "-commit-group")
 def cp_async_commit_group(m: Any, i: Mods) -> None:
     """Close the thread's group of cp.async copies; an empty group counts too."""
     m.cp_async_groups.commit(m.mask)
@@ -125,22 +133,28 @@ def cp_async_commit_group(m: Any, i: Mods) -> None:
 @instruction(
     "cp.async.wait_group n;",
     types={"n": Op("u32", accepts="i")},
-    unit="async",
+    unit="sync",
+    waits=True,
     since=(7, 0),
     ref=_REF + "-wait-group-cp-async-wait-all",
 )
 def cp_async_wait_group(m: Any, i: Mods, n: Any) -> Wait | None:
     """Wait until at most the `n` newest groups of the thread are unfinished; other threads' are not
     awaited."""
-    left = m.cp_async_groups.outstanding(m.mask, int(n[m.one_lane()]))
-    return wait_for(left, "cp.async.wait_group")
+    return wait_for(m, m.cp_async_groups.awaited(m.mask, int(n[m.one_lane()])), "cp.async.wait_group")
 
 
-@instruction("cp.async.wait_all;", unit="async", since=(7, 0), ref=_REF + "-wait-group-cp-async-wait-all")
+@instruction(
+    "cp.async.wait_all;",
+    unit="sync",
+    waits=True,
+    since=(7, 0),
+    ref=_REF + "-wait-group-cp-async-wait-all",
+)
 def cp_async_wait_all(m: Any, i: Mods) -> Wait | None:
     """Wait for all cp.async copies of the thread, committed or not."""
     m.cp_async_groups.commit(m.mask)
-    return wait_for(m.cp_async_groups.outstanding(m.mask, 0), "cp.async.wait_all")
+    return wait_for(m, m.cp_async_groups.awaited(m.mask, 0), "cp.async.wait_all")
 
 
 @instruction(
@@ -169,4 +183,10 @@ def cp_async_mbarrier_arrive(m: Any, i: Mods, a: Any) -> None:
         for _, at in where:
             m.mbarrier(at).arrive(1)
 
-    m.start("cp_async", "cp.async.mbarrier.arrive", arrive, ready=lambda: all(op.done for op in prior))
+    m.start(
+        "cp_async",
+        "cp.async.mbarrier.arrive",
+        arrive,
+        ready=lambda: all(op.done for op in prior),
+        work=Work("arrive"),
+    )

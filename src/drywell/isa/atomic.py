@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.dtypes import TYPES
+from drywell.base.events import Work
 from drywell.isa.declare import Mods, Op, Problem, instruction
 from drywell.isa.multicast import Landing, landings, require_other_cta
 from drywell.isa.operand import VECTOR, address, loaded, place, policy, stored
-from drywell.isa.place import is_cluster, shared_address
+from drywell.isa.place import is_cluster, order_of, shared_address
 from drywell.isa.rules import rule, when
 from drywell.machine.reduce import combine
 from drywell.machine.windows import space_of
@@ -79,18 +80,19 @@ Step = Callable[[Bytes, NDArray[np.bool_]], Bytes]
 
 
 def combined(
-    op: str, type_name: str, old: Bytes, new: Bytes, flush: NDArray[np.bool_] | None = None
+    op: str, type_name: str, old: Bytes, new: Bytes, in_global: NDArray[np.bool_] | None = None
 ) -> Bytes:
     """Return the bytes (uint8[n, size]) that `op` of a PTX type leaves where `old` was and `new` comes.
 
-    `flush` marks the rows whose f32 sums flush subnormals (default: all).
+    `in_global` marks the rows that lie in global memory (default: all), where sums of f32 flush subnormals
+    and those of f64 keep NaNs as they are.
     """
     if op == "exch":
         return new
-    if type_name != "f32" or flush is None or flush.all():
+    if type_name not in ("f32", "f64") or in_global is None or in_global.all():
         return combine(op, type_name, old, new)
-    kept = combine(op, type_name, old, new, ftz=False)
-    return np.where(flush[:, None], combine(op, type_name, old, new), kept)
+    shared = combine(op, type_name, old, new, is_global=False)
+    return np.where(in_global[:, None], combine(op, type_name, old, new), shared)
 
 
 def as_bytes(values: Any) -> Bytes:
@@ -100,11 +102,11 @@ def as_bytes(values: Any) -> Bytes:
     return np.concatenate([np.ascontiguousarray(p).view(np.uint8).reshape(32, -1) for p in parts], axis=1)
 
 
-def _flushes(space: str, addresses: NDArray[Any]) -> NDArray[np.bool_]:
-    """Say per lane whether an f32 sum flushes subnormals.
+def _in_global(space: str, addresses: NDArray[Any]) -> NDArray[np.bool_]:
+    """Say per lane whether an access goes to global memory, where float sums are not those of shared memory.
 
-    SPEC: on global memory it does, on shared memory not. Source: PTX ISA, atom, "Floating-point operation
-    .add".
+    SPEC: an f32 sum flushes subnormals on global memory, on shared memory not. Source: PTX ISA, atom,
+    "Floating-point operation .add".
     """
     if space:
         return np.full(32, space == "global")
@@ -113,7 +115,7 @@ def _flushes(space: str, addresses: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _update(m: Any, i: Mods, a: Any, step: Step, size: int) -> Bytes:
     """Apply `step` to `size` bytes of each active lane, lowest lane first; return the bytes before."""
-    old: Bytes = m.update(str(i["space"] or ""), a, size, step)
+    old: Bytes = m.update(str(i["space"] or ""), a, size, step, order=order_of(i, "relaxed"))
     return old
 
 
@@ -127,10 +129,10 @@ def _values(i: Mods, old: Bytes, dtype: Any) -> Any:
 
 def _apply(m: Any, i: Mods, a: Any, b: Any) -> Bytes:
     data = as_bytes(b)
-    flush = _flushes(str(i["space"] or ""), a)
+    in_global = _in_global(str(i["space"] or ""), a)
 
     def step(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
-        return combined(str(i["op"]), str(i["type"]), old, data, flush)
+        return combined(str(i["op"]), str(i["type"]), old, data, in_global)
 
     return _update(m, i, a, step, data.shape[1])
 
@@ -269,7 +271,8 @@ def store_async(m: Any, i: Mods, a: Any, b: Any, mbar: Any) -> None:
         (at,) = landings(m, lane, target, barrier, None, what)
         if op:
             require_other_cta(m, lane, target, what)
-        m.start("bulk", what, partial(_arrive_with, m, i, at, data[lane].copy(), is_cluster(space)))
+        stage = partial(_arrive_with, m, i, at, data[lane].copy(), is_cluster(space))
+        m.start("bulk", what, stage, work=Work("reduce" if op else "copy", kind="st.async"), lanes=(lane,))
 
 
 def _arrive_with(m: Any, i: Mods, at: Landing, data: Bytes, is_remote: bool) -> None:
@@ -286,7 +289,7 @@ def _arrive_with(m: Any, i: Mods, at: Landing, data: Bytes, is_remote: bool) -> 
 
 
 def _later(m: Any, what: str, act: Callable[[], Any]) -> None:
-    m.start("bulk", what, act)
+    m.start("bulk", what, act, work=Work("copy", kind="st.async"))
 
 
 @instruction(
@@ -306,7 +309,8 @@ def _later(m: Any, what: str, act: Callable[[], Any]) -> None:
 def st_async_global(m: Any, i: Mods, a: Any, b: Any) -> None:
     """Store to global memory at some later moment, releasing what the thread did before."""
     mask, where, data = m.mask.copy(), np.array(a), as_bytes(b)
-    _later(m, "st.async", lambda: m.store("", where, data, mask=mask))
+    order = order_of(i)
+    _later(m, "st.async", lambda: m.store("", where, data, mask=mask, order=order))
 
 
 @instruction(
@@ -331,4 +335,5 @@ def red_async_global(m: Any, i: Mods, a: Any, b: Any) -> None:
     def step(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
         return combined("add", str(i["type"]), old, data)
 
-    _later(m, "red.async", lambda: m.update("", where, data.shape[1], step, mask=mask))
+    order = order_of(i)
+    _later(m, "red.async", lambda: m.update("", where, data.shape[1], step, mask=mask, order=order))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.events import Order
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
 from drywell.isa.gathering import gather
 from drywell.isa.rules import when
@@ -164,7 +165,7 @@ _CLUSTER = "parallel-synchronization-and-communication-instructions-barrier-clus
 def barrier_cluster_arrive(m: Any, i: Mods) -> None:
     """Arrive at the cluster's barrier and go on. Arriving twice without a wait between is undefined, here
     a fault."""
-    m.cluster.barrier.arrive(m)
+    m.cluster.barrier.arrive(m, Order(i["sem"] or "release", "cluster"))
 
 
 @instruction(

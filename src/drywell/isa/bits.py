@@ -85,7 +85,8 @@ def fns(o: Ops, mask: Value, base: Value, offset: Value) -> Value:
 
     An offset of 0 asks for `base` itself.
 
-    0xFFFFFFFF when there is no such bit, or `base` is beyond 31.
+    0xFFFFFFFF when there is no such bit, or `base` is beyond 31. MEASURED: with the offset -2^31, which
+    has no opposite, always 0 (H200).
     """
     top, none = o.const(31, 32), o.const(-1, 32)
     in_range = o.ule(base, top)
@@ -100,7 +101,8 @@ def fns(o: Ops, mask: Value, base: Value, offset: Value) -> Value:
     itself = o.select(o.eq(bit, o.const(1, 32)), at, o.const(32, 32))
     signed = o.select(is_negative(o, offset), down, up)
     found = o.select(o.eq(offset, o.const(0, 32)), itself, signed)
-    return o.select(o.and_(in_range, o.ule(found, top)), found, none)
+    result = o.select(o.and_(in_range, o.ule(found, top)), found, none)
+    return o.select(o.eq(offset, o.const(1 << 31, 32)), o.const(0, 32), result)
 
 
 _COUNT = Op("u32", range=(0, 255))

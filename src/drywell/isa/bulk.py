@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from drywell.base.events import Work
 from drywell.isa.async_copy import wait_for
 from drywell.isa.declare import Mods, Op, instruction
 from drywell.isa.multicast import Landing, landings, require_other_cta
@@ -75,7 +76,8 @@ def cp_async_bulk_load(m: Any, i: Mods, a: Any, b: Any, size: Any, mbar: Any, ma
         _check(m, count, destination=target, source=source)
         what = f"copy of {count} bytes into shared 0x{target:08x}"
         lands = landings(m, lane, target, int(mbar[lane]), mask, what)
-        m.start("bulk", what, *(_landing(m, source, count, at, is_cluster) for at in lands))
+        stages = (_landing(m, source, count, at, is_cluster) for at in lands)
+        m.start("bulk", what, *stages, work=Work("load"), lanes=(lane,))
 
 
 def _landing(m: Any, source: int, size: int, at: Landing, is_cluster: bool) -> Any:
@@ -131,7 +133,7 @@ def _send(
         view[:] = _written(view, held[0], op, type_name, 0xFFFF)
         m.mbarrier(at.barrier, True).complete_tx(size)
 
-    m.start("bulk", what, read, write)
+    m.start("bulk", what, read, write, work=Work("reduce" if op else "copy", kind="to cta"), lanes=(lane,))
 
 
 @instruction(
@@ -156,7 +158,7 @@ def cp_async_bulk_store(m: Any, i: Mods, a: Any, b: Any, size: Any, policy: Any,
     """
     for lane in m.lanes():
         chosen = 0xFFFF if mask is None else int(mask[lane])
-        op = _store(m, int(a[lane]), int(b[lane]), int(size[lane]), byte_mask=chosen)
+        op = _store(m, lane, int(a[lane]), int(b[lane]), int(size[lane]), byte_mask=chosen)
         m.bulk_groups.add(op, (lane,))
 
 
@@ -164,13 +166,20 @@ def _written(old: Any, new: Any, op: str, type_name: str, byte_mask: int) -> Any
     """Return the bytes a bulk store leaves where `old` was: combined by `op`, or those that `byte_mask`
     lets through."""
     if op:
-        return combine(op, type_name, old, new)
+        return combine(op, type_name, old, new, ftz=False)
     keep = np.tile(byte_mask >> np.arange(GRAIN_BYTES) & 1, old.size // GRAIN_BYTES).astype(np.bool_)
     return np.where(keep, new, old)
 
 
 def _store(
-    m: Any, target: int, source: int, size: int, op: str = "", type_name: str = "", byte_mask: int = 0xFFFF
+    m: Any,
+    lane: int,
+    target: int,
+    source: int,
+    size: int,
+    op: str = "",
+    type_name: str = "",
+    byte_mask: int = 0xFFFF,
 ) -> Any:
     """Issue a copy (or a reduction) of shared into global memory: read at one moment, write at a later
     one."""
@@ -184,7 +193,9 @@ def _store(
         view = m.global_bytes(target, size, write=True, proxy="async")
         view[:] = _written(view, held[0], op, type_name, byte_mask)
 
-    return m.start("bulk", f"{op or 'copy'} of {size} bytes from shared 0x{source:08x}", read, write)
+    what = f"{op or 'copy'} of {size} bytes from shared 0x{source:08x}"
+    work = Work("reduce" if op else "store")
+    return m.start("bulk", what, read, write, work=work, lanes=(lane,))
 
 
 @instruction(
@@ -238,12 +249,13 @@ def sums_of_halves_keep_subnormals(i: Mods) -> str | None:
     ref="data-movement-and-conversion-instructions-cp-reduce-async-bulk",
 )
 def cp_reduce_async_bulk(m: Any, i: Mods, a: Any, b: Any, size: Any, policy: Any) -> None:
-    """Combine bytes of shared memory into global memory, element by element; f32 sums flush subnormals.
+    """Combine bytes of shared memory into global memory, element by element.
 
-    Undefined as for the plain bulk store.
+    MEASURED (H200): f32 sums keep subnormals, though the manual says that they flush them. Undefined as for
+    the plain bulk store.
     """
     for lane in m.lanes():
-        op = _store(m, int(a[lane]), int(b[lane]), int(size[lane]), str(i["op"]), str(i["type"]))
+        op = _store(m, lane, int(a[lane]), int(b[lane]), int(size[lane]), str(i["op"]), str(i["type"]))
         m.bulk_groups.add(op, (lane,))
 
 
@@ -280,7 +292,7 @@ def cp_reduce_async_bulk_to_cta(m: Any, i: Mods, a: Any, b: Any, size: Any, mbar
 
 
 @instruction(
-    "cp.async.bulk.commit_group;", order_free=True, unit="async", since=(8, 0), ref=_REF + "-commit-group"
+    "cp.async.bulk.commit_group;", order_free=True, unit="sync", since=(8, 0), ref=_REF + "-commit-group"
 )
 def cp_async_bulk_commit_group(m: Any, i: Mods) -> None:
     """Close the thread's group of bulk operations; an empty group counts too."""
@@ -292,7 +304,8 @@ def cp_async_bulk_commit_group(m: Any, i: Mods) -> None:
     read="read",
     types={"n": Op("u32", accepts="i")},
     order_free=True,
-    unit="async",
+    unit="sync",
+    waits=True,
     since=(8, 0),
     ref=_REF + "-wait-group",
 )
@@ -303,5 +316,5 @@ def cp_async_bulk_wait_group(m: Any, i: Mods, n: Any) -> Wait | None:
     awaited.
     """
     is_read = i["read"] is not None
-    left = m.bulk_groups.outstanding(m.mask, int(n[m.one_lane()]), is_read)
-    return wait_for(left, "cp.async.bulk.wait_group", is_read)
+    awaited = m.bulk_groups.awaited(m.mask, int(n[m.one_lane()]))
+    return wait_for(m, awaited, "cp.async.bulk.wait_group", is_read, even_none=True)

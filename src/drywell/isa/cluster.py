@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from drywell.base.events import Work
 from drywell.isa.declare import Mods, Op, instruction
 from drywell.isa.operand import SHARED
 from drywell.isa.place import shared_address
@@ -92,7 +93,8 @@ def _ask(m: Any, i: Mods, lane: int, target: int, barrier: int) -> None:
         view[:] = np.frombuffer(held[0], np.uint8)
         m.mbarrier(bases[1] | shift, i["multicast"] is not None).complete_tx(ANSWER_BYTES)
 
-    m.start("clc", "request for a waiting cluster", *(partial(deliver, rank) for rank in ranks))
+    stages = (partial(deliver, rank) for rank in ranks)
+    m.start("clc", "request for a waiting cluster", *stages, work=Work("try_cancel"), lanes=(lane,))
 
 
 def _is_canceled(a: Any) -> Any:

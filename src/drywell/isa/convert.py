@@ -199,6 +199,13 @@ def sat_excludes_bf16(i: Mods) -> Problem | None:
     )
 
 
+def _cut_nan(o: Ops, a: Value) -> Value:
+    """Return the bf16 NaN of an f64 NaN: sign and top of the payload stay. MEASURED (H200)."""
+    sign = o.and_(o.trunc(o.lshr(a, o.const(48, 64)), 16), o.const(0x8000, 16))
+    payload = o.and_(o.trunc(o.lshr(a, o.const(45, 64)), 16), o.const(0x7F, 16))
+    return o.or_(o.or_(sign, payload), o.const(0x7FC0, 16))
+
+
 _FROM_F32 = (
     when("relu", "relu", atype="f32", dtype="f16 bf16", rnd="rn rz", ftz="-", sat="-"),
     when("satfinite", "satfinite", atype="f32", dtype="f16 bf16", rnd="rn rz", ftz="-", sat="-"),
@@ -234,6 +241,8 @@ def cvt_float(o: Ops, a: Value) -> Value:
         return a  # MEASURED: a plain move, NaNs as they are (H200)
     # MEASURED: to f16 `.ftz` does not flush the f32 operand; from bf16 it makes NaNs canonical (H200)
     result = o.fconvert(source, target, a, rounding, limit, flushes and target != "f16")
+    if (source, target) == ("f64", "bf16"):
+        return o.select(is_nan(o, source, a), _cut_nan(o, a), result)
     if flushes and source == "bf16":
         result = o.select(is_nan(o, target, result), canonical_nan(o, target), result)
     return clear_negative(o, target, result) if o.i["relu"] else result

@@ -177,6 +177,12 @@ class Declaration:
         return tuple(o.parts[0] for o in self.operands if o.kind == "address")
 
     @property
+    def synchronises(self) -> bool:
+        """Say whether it only orders others' work: fences, barriers, waits, commits, mbarrier operations."""
+        is_signal = self.arrives and not self.completes_by
+        return self.waits or is_signal or self.unit in ("fence", "sync", "barrier", "mbarrier")
+
+    @property
     def opcode(self) -> str:
         """Return the fixed words its spellings begin with: `tcgen05.commit`, `mbarrier.arrive.expect_tx`."""
         words = []
@@ -346,7 +352,7 @@ def instruction(
 
     `unit` is the pipe it runs on; `ref` the manual's anchor; `targets` the targets that have it when not
     all do; `since` the `.version`; `converged` is "warp" for `.sync.aligned`; `arrives`/`waits` mark
-    mbarrier parties for reports; `unsupported(mods)` says why a spelling that binds cannot be executed yet.
+    who signals and who blocks; `unsupported(mods)` says why a spelling that binds cannot be executed yet.
     Stacked decorators declare several syntax lines with one meaning.
     """
     options = {**options, **(slot_options or {})}

@@ -48,6 +48,7 @@ def gather(
     def results() -> Any:
         out = tuple(np.zeros(32, dtype) for dtype in dtypes)
         for meeting, lanes in meetings.items():
+            meeting.leave(lanes)
             for lane in lanes:
                 for column, value in zip(out, give(meeting.values, meeting.arrived, lane), strict=True):
                     column[lane] = value

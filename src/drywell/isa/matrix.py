@@ -24,7 +24,7 @@ from drywell.layout.fragment import (
     mma_quad_pair_factor,
 )
 from drywell.numerics.conversion import convert
-from drywell.numerics.warp_mma import warp_mma
+from drywell.numerics.warp_mma import quad_pair_mma, warp_mma
 
 _REF = "warp-level-matrix-instructions-"
 _NUMS = {"x1": 1, "x2": 2, "x4": 4}
@@ -172,7 +172,7 @@ def stmatrix(m: Any, i: Mods, a: Any, b: tuple[Any, ...]) -> None:
         data[giving] = _rows(b, i["trans"] is not None)
     else:
         place_of = byte_matrix_fragment(_count(i), is_load=False)
-        data[place_of.row, place_of.col] = _elements(b, 8)
+        data[place_of.row, place_of.col] = as_elements(b, 8)
     m.store(str(i["space"] or ""), where, data, mask=giving)
 
 
@@ -220,18 +220,25 @@ _PARTNERS = {
 }
 
 
-def _extents(i: Mods) -> tuple[int, int, int]:
+def extents(i: Mods) -> tuple[int, int, int]:
+    """Return M, N and K of slot `shape`."""
     M, rest = str(i["shape"])[1:].split("n")
     N, K = rest.split("k")
     return int(M), int(N), int(K)
 
 
+def factor_of(rows: int, K: int, bits: int) -> Op:
+    """Return the registers of a factor with elements of `bits` bits."""
+    return Op("b32", count=rows * K * bits // 1024, accepts="r")
+
+
 def _factor(rows: int, K: int, kind: str) -> Op:
-    return Op("b32", count=rows * K * _KINDS[kind][0] // 1024, accepts="r")
+    return factor_of(rows, K, _KINDS[kind][0])
 
 
-def _accumulator(i: Mods, kind: str) -> Op:
-    M, N, _ = _extents(i)
+def accumulator_of(i: Mods, kind: str) -> Op:
+    """Return the registers of C or D, of type `kind`."""
+    M, N, _ = extents(i)
     return (
         Op("b32", count=M * N // 64, accepts="r")
         if kind == "f16"
@@ -242,6 +249,11 @@ def _accumulator(i: Mods, kind: str) -> Op:
 def shape_fits_elements(i: Mods) -> Problem | None:
     """Require a shape and an accumulator that the element type has."""
     _, shapes, accumulators = _KINDS[str(i["atype"])]
+    return partners_problem(i, shapes, accumulators)
+
+
+def partners_problem(i: Mods, shapes: str, accumulators: str) -> Problem | None:
+    """Say what is wrong with the shape and types of a product whose A has these shapes and accumulators."""
     if i["shape"] not in shapes.split():
         return Problem(f"'.{i['shape']}' is no shape of .{i['atype']}", "shape", "", f"it has {shapes}")
     if i["btype"] not in _PARTNERS.get(str(i["atype"]), str(i["atype"])).split():
@@ -259,7 +271,7 @@ def shape_fits_elements(i: Mods) -> Problem | None:
     return None
 
 
-def _elements(registers: tuple[Any, ...], bits: int) -> NDArray[Any]:
+def as_elements(registers: tuple[Any, ...], bits: int) -> NDArray[Any]:
     """Return the codes in a vector of registers: [32, registers, elements per register]."""
     size = 8 if bits == 64 else 4
     words = np.stack([np.ascontiguousarray(r).view(f"<u{size}") for r in registers], axis=1)
@@ -269,13 +281,13 @@ def _elements(registers: tuple[Any, ...], bits: int) -> NDArray[Any]:
     return words.reshape(*words.shape, 1).view(f"<u{bits // 8}")
 
 
-def _registers(elements: NDArray[Any]) -> list[NDArray[Any]]:
+def as_registers(elements: NDArray[Any]) -> list[NDArray[Any]]:
     """Return the registers that hold codes of 16, 32 or 64 bits, [32, registers, elements each]."""
     size = 8 if elements.dtype.itemsize == 8 else 4
     return list(np.ascontiguousarray(elements).view(f"<u{size}")[..., 0].T)
 
 
-def _matrix(elements: NDArray[Any], row: Any, col: Any, shape: tuple[int, int]) -> NDArray[Any]:
+def as_matrix(elements: NDArray[Any], row: Any, col: Any, shape: tuple[int, int]) -> NDArray[Any]:
     """Return a matrix whose elements lie where a fragment says."""
     out = np.zeros(shape, elements.dtype)
     out[row, col] = elements
@@ -309,7 +321,7 @@ _MMA: dict[str, Any] = {
 
 def _doubles(axis: int) -> TypeRule:
     """Return the type of a factor of f64 with as many rows as extent `axis`."""
-    return lambda i: Op("f64", count=_extents(i)[axis] * _extents(i)[2] // 32, accepts="r")
+    return lambda i: Op("f64", count=extents(i)[axis] * extents(i)[2] // 32, accepts="r")
 
 
 def _volta(slot: str) -> TypeRule:
@@ -346,17 +358,20 @@ def mma_sync_quad_pairs(m: Any, i: Mods, a: Any, b: Any, c: Any) -> Any:
     at_b = mma_quad_pair_factor(i["blayout"] == "col")
     at_c = mma_quad_pair_accumulator(_BITS[str(i["ctype"])])
     at_d = mma_quad_pair_accumulator(_BITS[str(i["dtype"])])
-    a, b = (_elements(x, 16).reshape(32, 4) for x in (a, b))
-    c = _elements(c, _BITS[str(i["ctype"])]).reshape(32, 8)
+    a, b = (as_elements(x, 16).reshape(32, 4) for x in (a, b))
+    c = as_elements(c, _BITS[str(i["ctype"])]).reshape(32, 8)
     if i["ctype"] != i["dtype"]:
         c = convert(c, str(i["ctype"]), str(i["dtype"]))
     out = np.zeros((32, 8), c.dtype)
     for n in range(4):
         own = at_a.matrix == n
-        left, right = (_matrix(x[own], at.row[own], at.col[own], (8, 4)) for x, at in ((a, at_a), (b, at_b)))
-        result = _product(m, i, left, right, _matrix(c[own], at_c.row[own], at_c.col[own], (8, 8)))
+        left, right = (
+            as_matrix(x[own], at.row[own], at.col[own], (8, 4)) for x, at in ((a, at_a), (b, at_b))
+        )
+        added = as_matrix(c[own], at_c.row[own], at_c.col[own], (8, 8))
+        result = quad_pair_mma(left, right, added, str(i["dtype"]))
         out[own] = result[at_d.row[own], at_d.col[own]]
-    return _registers(out.reshape(32, -1, max(1, 4 // out.dtype.itemsize)))
+    return as_registers(out.reshape(32, -1, max(1, 4 // out.dtype.itemsize)))
 
 
 @instruction(
@@ -370,8 +385,8 @@ def mma_sync_quad_pairs(m: Any, i: Mods, a: Any, b: Any, c: Any) -> Any:
     btype="f64",
     ctype="f64",
     types={
-        "d": lambda i: replace(_accumulator(i, "f64"), accepts="r_" if i["shape"] == "m8n8k4" else "r"),
-        "c": lambda i: _accumulator(i, "f64"),
+        "d": lambda i: replace(accumulator_of(i, "f64"), accepts="r_" if i["shape"] == "m8n8k4" else "r"),
+        "c": lambda i: accumulator_of(i, "f64"),
         "a": _doubles(0),
         "b": _doubles(1),
     },
@@ -388,10 +403,10 @@ def mma_sync_quad_pairs(m: Any, i: Mods, a: Any, b: Any, c: Any) -> Any:
     btype=" ".join(_KINDS),
     ctype="f16 f32 s32",
     types={
-        "d": lambda i: replace(_accumulator(i, str(i["dtype"])), accepts="r_"),
-        "a": lambda i: _factor(_extents(i)[0], _extents(i)[2], str(i["atype"])),
-        "b": lambda i: _factor(_extents(i)[1], _extents(i)[2], str(i["btype"])),
-        "c": lambda i: _accumulator(i, str(i["ctype"])),
+        "d": lambda i: replace(accumulator_of(i, str(i["dtype"])), accepts="r_"),
+        "a": lambda i: _factor(extents(i)[0], extents(i)[2], str(i["atype"])),
+        "b": lambda i: _factor(extents(i)[1], extents(i)[2], str(i["btype"])),
+        "c": lambda i: accumulator_of(i, str(i["ctype"])),
     },
     checks=[shape_fits_elements],
     **_MMA,
@@ -402,10 +417,50 @@ def mma_sync(m: Any, i: Mods, a: Any, b: Any, c: Any) -> Any:
     Undefined when lanes have exited (here a fault).
     """
     m.require_all("mma.sync")
-    M, N, K = _extents(i)
+    M, N, K = extents(i)
     bits, d_bits = _BITS[str(i["atype"])], _BITS[str(i["dtype"])]
     at_a, at_b, at_d = mma_factor(M, K, bits), mma_factor(N, K, bits), mma_accumulator(M, d_bits)
-    left = _matrix(_elements(a, bits), at_a.row, at_a.col, (M, K))
-    right = _matrix(_elements(b, bits), at_b.row, at_b.col, (N, K))
-    old = _matrix(_elements(c, d_bits), at_d.row, at_d.col, (M, N))
-    return _registers(_product(m, i, left, right, old)[at_d.row, at_d.col])
+    left = as_matrix(as_elements(a, bits), at_a.row, at_a.col, (M, K))
+    right = as_matrix(as_elements(b, bits), at_b.row, at_b.col, (N, K))
+    old = as_matrix(as_elements(c, d_bits), at_d.row, at_d.col, (M, N))
+    return as_registers(_product(m, i, left, right, old)[at_d.row, at_d.col])
+
+
+_WORD_BITS = 32
+
+
+@instruction(
+    "mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype.bitop.popc d, a, b, c;",
+    shape="m8n8k128 m16n8k128 m16n8k256",
+    alayout="row",
+    blayout="col",
+    dtype="s32",
+    atype="b1",
+    btype="b1",
+    ctype="s32",
+    bitop="xor and",
+    popc="popc",
+    types={
+        "d": lambda i: replace(accumulator_of(i, "s32"), accepts="r_"),
+        "a": lambda i: factor_of(extents(i)[0], extents(i)[2], 1),
+        "b": lambda i: factor_of(extents(i)[1], extents(i)[2], 1),
+        "c": lambda i: accumulator_of(i, "s32"),
+    },
+    **_MMA,
+)
+def mma_sync_bits(m: Any, i: Mods, a: Any, b: Any, c: Any) -> Any:
+    """Add to C the number of ones in the exclusive or, or conjunction, of each row of A and column of B.
+
+    The sum wraps. Undefined when lanes have exited (here a fault).
+    """
+    m.require_all("mma.sync")
+    M, N, K = extents(i)
+    words = K // _WORD_BITS
+    at_a, at_b = (mma_factor(rows, words, _WORD_BITS) for rows in (M, N))
+    at_d = mma_accumulator(M, 32)
+    left = as_matrix(as_elements(a, 32), at_a.row, at_a.col, (M, words))[:, None]
+    right = as_matrix(as_elements(b, 32), at_b.row, at_b.col, (N, words))[None]
+    joined = left ^ right if i["bitop"] == "xor" else left & right
+    old = as_matrix(as_elements(c, 32), at_d.row, at_d.col, (M, N))
+    total = np.bitwise_count(joined).sum(axis=-1, dtype=np.uint32) + old
+    return as_registers(total[at_d.row, at_d.col])

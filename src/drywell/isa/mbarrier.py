@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.events import Order
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
 from drywell.isa.operand import mbarrier
 from drywell.isa.place import shared_address
@@ -28,10 +29,10 @@ _PARITY = Op("u32", range=(0, 1))
 def _barriers(m: Any, i: Mods, a: Any) -> list[tuple[int, Any]]:
     """Return (lane, handle) of each active lane; only `.shared::cluster` forms reach another CTA's
     barrier."""
-    space = i["space"]
+    space, order = i["space"], Order(i.get("sem") or "release", i.get("scope") or "cta")
+    is_remote = space == "shared::cluster"
     return [
-        (lane, m.mbarrier(shared_address(m, space, a, lane), space == "shared::cluster"))
-        for lane in m.lanes()
+        (lane, m.mbarrier(shared_address(m, space, a, lane), is_remote, lane, order)) for lane in m.lanes()
     ]
 
 
@@ -240,7 +241,7 @@ def _parity_of(state: Any) -> Any:
     return np.asarray(state, np.uint64) >> np.uint64(63)
 
 
-def _test(waiters: Waiters) -> NDArray[np.bool_]:
+def _is_over(waiters: Waiters) -> NDArray[np.bool_]:
     """Return per lane whether the phase it waits for is over."""
     out = np.zeros(32, np.bool_)
     for lane, barrier, parity in waiters:
@@ -248,21 +249,39 @@ def _test(waiters: Waiters) -> NDArray[np.bool_]:
     return out
 
 
-def _try(waiters: Waiters) -> Any:
+def _test(i: Mods, waiters: Waiters) -> NDArray[np.bool_]:
+    """Return per lane whether the phase it waits for is over, as the lane's result."""
+    over = _is_over(waiters)
+    order = Order(i["sem"] or "acquire", i["scope"] or "cta")
+    for (_, parity), (barrier, mask) in _distinct(waiters, over).items():
+        barrier.passed(parity, mask, order)
+    return over
+
+
+def _distinct(waiters: Waiters, among: NDArray[np.bool_]) -> dict[tuple[int, int], tuple[Any, Any]]:
+    """Return (address, parity) -> (handle, lanes) over the lanes of `among`."""
+    found: dict[tuple[int, int], tuple[Any, Any]] = {}
+    for lane, barrier, parity in waiters:
+        if among[lane]:
+            found.setdefault((barrier.address, parity), (barrier, np.zeros(32, np.bool_)))[1][lane] = True
+    return found
+
+
+def _try(i: Mods, waiters: Waiters) -> Any:
     """Wait until a lane's phase is over; lanes whose phase is not get False, as after a time-out."""
-    now = _test(waiters)
-    if now.any():
-        return now
+    if _is_over(waiters).any():
+        return _test(i, waiters)
     _, barrier, parity = waiters[0]
     distinct = list({(w[1].address, w[2]): w for w in waiters}.values())
-    return Wait(lambda: bool(_test(distinct).any()), lambda: _test(waiters), barrier.reason(parity, True))
+    reason = barrier.reason(parity, True)
+    return Wait(lambda: bool(_is_over(distinct).any()), lambda: _test(i, waiters), reason)
 
 
 @instruction("mbarrier.test_wait{.sem.scope}{.space}.b64 p, [a], state;", types=_BY_STATE, **_WAIT_SLOTS)
 def mbarrier_test_wait(m: Any, i: Mods, a: Any, state: Any) -> Any:
     """Say whether the phase that a state records is over. Undefined for a state older than the phase
     before."""
-    return _test(_waiters(m, i, a, _parity_of(state)))
+    return _test(i, _waiters(m, i, a, _parity_of(state)))
 
 
 @instruction(
@@ -270,7 +289,7 @@ def mbarrier_test_wait(m: Any, i: Mods, a: Any, state: Any) -> Any:
 )
 def mbarrier_test_wait_parity(m: Any, i: Mods, a: Any, parity: Any) -> Any:
     """Say whether the phase of this parity, the current one or the one before, is over."""
-    return _test(_waiters(m, i, a, parity))
+    return _test(i, _waiters(m, i, a, parity))
 
 
 @instruction(
@@ -280,7 +299,7 @@ def mbarrier_test_wait_parity(m: Any, i: Mods, a: Any, parity: Any) -> Any:
 )
 def mbarrier_try_wait(m: Any, i: Mods, a: Any, state: Any, limit: Any) -> Any:
     """Wait, within limits, for the end of the phase that a state records, and say whether it came."""
-    return _try(_waiters(m, i, a, _parity_of(state)))
+    return _try(i, _waiters(m, i, a, _parity_of(state)))
 
 
 @instruction(
@@ -290,7 +309,7 @@ def mbarrier_try_wait(m: Any, i: Mods, a: Any, state: Any, limit: Any) -> Any:
 )
 def mbarrier_try_wait_parity(m: Any, i: Mods, a: Any, parity: Any, limit: Any) -> Any:
     """Wait, within limits, for the end of the phase of this parity, and say whether it came."""
-    return _try(_waiters(m, i, a, parity))
+    return _try(i, _waiters(m, i, a, parity))
 
 
 @instruction(

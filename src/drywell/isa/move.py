@@ -191,7 +191,8 @@ def _in_window(addresses: NDArray[np.uint64], base: int) -> NDArray[np.bool_]:
 def isspacep(m: Any, i: Mods, a: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Say whether a generic address lies in a state space; `.shared` is the CTA's own memory.
 
-    ASSUMED: constants lie among the global addresses, so `.const` never holds.
+    SPEC: the window of kernel parameters lies in that of global memory, that of constants does not.
+    Source: PTX ISA, "Generic Addressing". MEASURED: so on an H200.
     """
     head, _, part = str(i["space"]).partition("::")
     if head == "shared":
@@ -200,10 +201,16 @@ def isspacep(m: Any, i: Mods, a: NDArray[np.uint64]) -> NDArray[np.bool_]:
         return inside if part == "cluster" else inside & (rank == np.uint64(m.cta.rank))
     if head in _WINDOW_OF:
         return _in_window(a, _WINDOW_OF[head])
+    is_constant = _are_constants(m, a)
     if head == "const":
-        return np.zeros(a.shape, np.bool_)
-    windows = [_in_window(a, base) for base in _WINDOW_OF.values()]
-    return np.asarray(~np.logical_or.reduce(windows))
+        return is_constant
+    return ~(is_constant | _in_window(a, SHARED_BASE) | _in_window(a, LOCAL_BASE))
+
+
+def _are_constants(m: Any, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Say per lane whether an address lies in a variable of the const space."""
+    arrays = [m.grid.gmem.find(address) for address in addresses.tolist()]
+    return np.array([array is not None and array.is_constant for array in arrays])
 
 
 _ADDRESSES = "u32 u64 s32 s64"

@@ -1,12 +1,24 @@
-"""multimem: loads, stores and reductions through a multicast address of several GPUs. They bind; no run
-has such an address."""
+"""multimem: loads, stores and reductions through an address that stands for one location on each of
+several GPUs.
+
+ASSUMED: Drywell models one GPU, so every array in device memory counts as a multicast object whose only
+member that GPU is: a load finds one replica and combines nothing, a store and a reduction reach that one.
+Hardware needs an address made by `cuMulticastCreate`; here an ordinary one will do. Source of the rules:
+PTX ISA, multimem.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.isa.atomic import Bytes, as_bytes, combined
 from drywell.isa.declare import Check, Mods, Op, instruction
-from drywell.isa.operand import address, loaded, stored
+from drywell.isa.operand import VECTOR, address, loaded, stored
+from drywell.isa.ops import Ops, Value
+from drywell.isa.place import order_of
 from drywell.isa.rules import rule, when
 
 _SCOPES = "cta cluster gpu sys"
@@ -38,14 +50,6 @@ def _arithmetic(halves: str) -> tuple[Check, ...]:
     )
 
 
-def _missing(i: Mods) -> str | None:
-    return "multimem needs a multicast address of several GPUs, and Drywell runs one"
-
-
-def _refuse(m: Any) -> None:
-    m.fault("UNSUPPORTED", str(_missing(m)))
-
-
 def _element(op: Op, accepts: str) -> Op:
     return Op(op.type, count=op.count, accepts=accepts)
 
@@ -53,10 +57,7 @@ def _element(op: Op, accepts: str) -> Op:
 _COMMON: dict[str, Any] = {
     "order_free": True,
     "unit": "mem",
-    "lane": False,
     "since": (8, 1),
-    "targets": (),
-    "unsupported": _missing,
 }
 
 
@@ -80,9 +81,14 @@ _COMMON: dict[str, Any] = {
     ref="data-movement-and-conversion-instructions-multimem",
     **_COMMON,
 )
-def multimem_ld_reduce(m: Any, i: Mods, a: Any) -> None:
-    """Load from every replica of a multicast address and return the values combined."""
-    _refuse(m)
+def multimem_ld_reduce(o: Ops, a: Value) -> Value | list[Value]:
+    """Load from every replica of a multicast address and return the values combined.
+
+    There is one replica, so its bits come back as they are, in whatever precision they would have been
+    combined. Faults where the address is not a multiple of the whole access or lies outside global memory.
+    """
+    values = o.load("global", a, o.width, VECTOR[o.i["vec"]])
+    return values if o.i["vec"] else values[0]
 
 
 @instruction(
@@ -97,9 +103,12 @@ def multimem_ld_reduce(m: Any, i: Mods, a: Any) -> None:
     ref="data-movement-and-conversion-instructions-multimem",
     **_COMMON,
 )
-def multimem_st(m: Any, i: Mods, a: Any, b: Any) -> None:
-    """Store to every replica of a multicast address."""
-    _refuse(m)
+def multimem_st(o: Ops, a: Value, b: Value | tuple[Value, ...]) -> None:
+    """Store to every replica of a multicast address: here one.
+
+    Faults as the load does.
+    """
+    o.store("global", a, list(b) if isinstance(b, tuple) else [b])
 
 
 @instruction(
@@ -124,9 +133,18 @@ def multimem_st(m: Any, i: Mods, a: Any, b: Any) -> None:
             at="op",
         ),
     ],
+    lane=False,
     ref="data-movement-and-conversion-instructions-multimem",
     **_COMMON,
 )
 def multimem_red(m: Any, i: Mods, a: Any, b: Any) -> None:
-    """Combine a value into every replica of a multicast address."""
-    _refuse(m)
+    """Combine a value into every replica of a multicast address: here `red.global` at that address.
+
+    A vector's elements are separate atomics. Faults as the load does.
+    """
+    data = as_bytes(b)
+
+    def step(old: Bytes, lanes: NDArray[np.bool_]) -> Bytes:
+        return combined(str(i["op"]), str(i["type"]), old, data)
+
+    m.update("global", a, data.shape[1], step, order=order_of(i, "relaxed"))

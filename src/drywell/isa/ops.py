@@ -179,8 +179,11 @@ class Ops(Protocol):
     def int_to_f(self, a: Value, is_signed: bool, fmt: str, rounding: str) -> Value:
         """Convert an integer to a float."""
 
-    def approx(self, name: str, fmt: str, a: Value, ftz: bool = False) -> Value:
-        """Approximate ex2, lg2, rcp, rsqrt, sqrt, sin, cos or tanh."""
+    def mufu(self, name: str, fmt: str, a: Value) -> Value:
+        """Ask the multifunction unit for rcp, rsq, sqrt, lg2, ex2, sin or cos (of turns), or tanh.
+
+        f32; ex2 and tanh also f16 and bf16; rcp and rsq also f64, where it reads and makes upper halves.
+        """
 
     # memory; addresses are 32- or 64-bit values
     # a space is '', global, shared, shared::cta, shared::cluster, local, param or const

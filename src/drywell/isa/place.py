@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
+from drywell.base.events import WEAK, Order
+from drywell.isa.declare import Mods
 from drywell.machine.windows import from_generic, space_of
 
 
@@ -25,6 +28,22 @@ def shared_address(m: Any, space: str | None, address: Any, lane: int) -> int:
             lanes=(lane,),
         )
     return from_generic("shared", value)
+
+
+def order_of(i: Mods, default: str = "weak") -> Order:
+    """Return the memory order that the modifiers `sem` and `scope` name.
+
+    SPEC: without `.sem` an access is weak and an atomic relaxed; without `.scope` an atomic's is gpu, and a
+    volatile access counts as relaxed with scope sys. Source: PTX ISA, memory consistency model; atom.
+    """
+    return _order(i.get("sem") or default, i.get("scope"))
+
+
+@lru_cache(maxsize=64)
+def _order(sem: Any, scope: Any) -> Order:
+    if sem == "weak":
+        return WEAK
+    return Order(sem, scope or ("sys" if sem == "volatile" else "gpu"))
 
 
 def is_cluster(space: str | None) -> bool:

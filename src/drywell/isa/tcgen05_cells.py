@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.events import Order, Role, Work
 from drywell.isa.multicast import ranks_named
 from drywell.layout.arrays import IntArray, frozen
-from drywell.layout.fragment import SHAPES, Window, cols_touched, fragment
+from drywell.layout.fragment import SHAPES, Window, cols_touched, fragment, num_registers
 from drywell.layout.tmem import PARTITION_LANES, advance, decode
 from drywell.machine.outcome import Deferred, Wait, WaitReason
-from drywell.machine.queue import AsyncOp
 from drywell.machine.tmem import POISON
 from drywell.machine.windows import OFFSET_MASK, space_of
 from drywell.numerics.comparison import absolute, maximum, minimum
+
+_COMMITTED = Order("release", "cluster")
+"""SPEC: a commit's arrive is a release at cluster scope. Source: PTX ISA 9.7.16.12."""
 
 if TYPE_CHECKING:
     from drywell.machine.warp import Warp
@@ -92,10 +95,11 @@ def allocate(m: Warp, dst: Any, columns: Any, is_generic: bool, cta_group: int =
             "MISALIGNED",
             f"tcgen05.alloc stores 4 bytes at shared address 0x{address:08x}, which is no multiple of 4",
         )
-    m.shared(address, 4)
+    memory, offset = m.shared_target(address)
+    memory.view(offset, 4, True)
 
     def store(base: int) -> None:
-        m.shared(address, 4, write=True).view(np.uint32)[0] = base
+        m.put_slot(address, np.array([base], "<u4").view(np.uint8))
 
     return m.sm.tmem.alloc(m, store, num_cols, cta_group, address & OFFSET_MASK)
 
@@ -227,9 +231,14 @@ def load(
         registers = _read(m, cells)
         return registers if reduction is None else (registers, reduction.of(registers))
 
-    op = m.start("tmem_ld", what, read)
+    op = m.start("tmem_ld", what, read, work=_work("ld", shape, num))
     op.columns = cells.columns
+    m.unwaited.append(op)
     return Deferred(op)
+
+
+def _work(role: Role, shape: str, num: int) -> Work:
+    return Work(role, kind=shape, registers=num_registers(shape, num))
 
 
 def _read(m: Warp, cells: _Footprint) -> list[Cells]:
@@ -253,7 +262,9 @@ def store(
     base = uniform(m, taddr, f"the address of tcgen05.{what}")
     cells = _Footprint(m, "st", shape, num, packed, base, 0 if isinstance(split, int) else int(split[0]))
     values = np.stack(registers).astype(np.uint32, copy=False)
-    m.start("tmem_st", what, lambda: _write(m, cells, values)).columns = cells.columns
+    op = m.start("tmem_st", what, lambda: _write(m, cells, values), work=_work("st", shape, num))
+    op.columns = cells.columns
+    m.unwaited.append(op)
 
 
 def _write(m: Warp, cells: _Footprint, values: Cells) -> None:
@@ -286,10 +297,14 @@ def wait(m: Warp, unit: str) -> Wait | None:
     """Block until the warp's earlier operations of `unit` (tmem_ld or tmem_st) have performed."""
     name = unit.removeprefix("tmem_")
     m.require_all(f"tcgen05.wait::{name}")
-    if not len(m.grid.pending):
-        return None
-    mine = [op for op in m.grid.pending if op.warp is m and op.unit == unit]
-    if not mine:
+    mine = [op for op in m.unwaited if op.unit == unit]
+    m.unwaited = [op for op in m.unwaited if op.unit != unit]
+
+    def seen() -> None:
+        m.retired(mine)
+
+    if all(op.done for op in mine):
+        seen()
         return None
 
     def text() -> str:
@@ -300,7 +315,7 @@ def wait(m: Warp, unit: str) -> Wait | None:
             else f"tcgen05.{name}"
         )
 
-    return Wait(lambda: all(op.done for op in mine), lambda: None, WaitReason("operations", text))
+    return Wait(lambda: all(op.done for op in mine), seen, WaitReason("operations", text))
 
 
 # the tensor pipe
@@ -313,7 +328,7 @@ def tensor_queue(m: Warp) -> tuple[str, int]:
     return ("tensor", m.sm.index)
 
 
-def signal_when_done(m: Warp, mbar: Any, cta_mask: Any, is_generic: bool) -> None:
+def signal_when_done(m: Warp, group: int, mbar: Any, cta_mask: Any, is_generic: bool) -> None:
     """Issue a tcgen05.commit for each executing thread: one arrive when its earlier mma, cp and shift have
     performed.
 
@@ -329,16 +344,23 @@ def signal_when_done(m: Warp, mbar: Any, cta_mask: Any, is_generic: bool) -> Non
             op.warp is m and op.unit == "tensor" and op.lanes == (lane,) for op in m.grid.pending
         )
         queue = tensor_queue(m) if is_tracking else None
-        m.issue(AsyncOp("tensor", "commit", m, m.span, _arrivals(m, address, ranks), queue, (lane,)))
+        m.start(
+            "tensor",
+            "commit",
+            *_arrivals(m, address, ranks),
+            queue=queue,
+            work=Work("commit", cta_group=group),
+            lanes=(lane,),
+        )
 
 
 def _arrivals(m: Warp, address: int, ranks: tuple[int, ...] | None) -> tuple[Callable[[], Any], ...]:
     """Return the stages of a commit: one arrive, or one for each CTA of `ranks`, each at its own moment."""
     if ranks is None:
-        return (lambda: m.mbarrier(address, cluster=True).arrive(1),)
+        return (lambda: m.mbarrier(address, cluster=True, order=_COMMITTED).arrive(1),)
     offset = address & OFFSET_MASK
     return tuple(partial(_arrive_at, m, rank, offset) for rank in ranks)
 
 
 def _arrive_at(m: Warp, rank: int, offset: int) -> None:
-    m.mbarrier_at(rank, offset).arrive(1)
+    m.mbarrier_at(rank, offset, _COMMITTED).arrive(1)

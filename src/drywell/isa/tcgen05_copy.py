@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.events import Work
 from drywell.isa.tcgen05_cells import tensor_queue
 from drywell.isa.tcgen05_pair import members
 from drywell.isa.tcgen05_tile import MatmulProblem, refuse_fields, unpacked
@@ -29,7 +30,6 @@ from drywell.layout.cp import (
 from drywell.layout.descriptor import decode_smem_descriptor
 from drywell.layout.operand import CHUNK_BYTES, overrun
 from drywell.layout.tmem import NUM_LANES, NUM_PARTITIONS, PARTITION_LANES, decode
-from drywell.machine.queue import AsyncOp
 from drywell.machine.smem import RESERVED_BYTES
 
 if TYPE_CHECKING:
@@ -41,13 +41,16 @@ _COL_ALIGN = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copy:
-    """One issued copy: `chunks` [rows, chunks a row] are the byte addresses of the source in SMEM."""
+    """One issued copy: `chunks` [rows, chunks a row] are the byte addresses of the source in SMEM,
+    `layout` its swizzle mode.
+    """
 
     cp: CpShape
     chunks: IntArray
     taddr: int
     source_format: str | None
     group: int
+    layout: str = ""
 
     def perform(self, m: Warp) -> None:
         """Copy in every CTA of the group."""
@@ -66,13 +69,14 @@ class Copy:
                 f" {smem.misfit(where, CHUNK_BYTES)}",
                 hint="check start, LBO and SBO of the descriptor",
             )
+        form = SOURCE_FORMATS.get(self.source_format or "")
         if w.grid.observers:
-            addresses = self.chunks.reshape(-1) + smem.base
-            w.record("shared", addresses, CHUNK_BYTES, False, "async", np.ones(addresses.size, np.bool_))
+            addresses, home = self.chunks.reshape(-1) + smem.base, w.cta.linear
+            size = CHUNK_BYTES if form is None else 2 * form.bits
+            w.record("shared", addresses, size, False, "async", home=home, layout=self.layout)
         taken = smem.data.reshape(-1, CHUNK_BYTES).take(self.chunks >> 4, axis=0)
         rows = taken.reshape(self.cp.num_rows, -1)
-        if self.source_format is not None:
-            form = SOURCE_FORMATS[self.source_format]
+        if form is not None:
             shift = form.shift if w.grid.options.narrow_in_byte == "middle" else 0
             rows = unpacked(rows, form.bits, has_slots=True) << np.uint8(shift)
         return rows.view("<u4")
@@ -102,12 +106,17 @@ def copy(
         except MatmulProblem as problem:
             m.fault(problem.rule, problem.detail, problem.hint, (lane,))
         col = decode(int(taddr[lane]))[1]
-        _issue(m, lane, what, Copy(cp, chunks, int(taddr[lane]), source_format, group), cp.num_cols, col)
+        layout = decode_smem_descriptor(int(sdesc[lane])).mode.name
+        planned = Copy(cp, chunks, int(taddr[lane]), source_format, group, layout)
+        _issue(m, lane, what, planned, cp.num_cols, col)
 
 
 def _issue(m: Warp, lane: int, what: str, planned: Copy | Shift, num_cols: int, col: int) -> None:
-    op = AsyncOp("tensor", what, m, m.span, (lambda: planned.perform(m),), tensor_queue(m), (lane,))
-    m.issue(op).columns = range(col, col + num_cols)
+    work = Work("cp" if isinstance(planned, Copy) else "shift", planned.group, what.partition(".")[2])
+    op = m.start(
+        "tensor", what, lambda: planned.perform(m), queue=tensor_queue(m), work=work, lanes=(lane,)
+    )
+    op.columns = range(col, col + num_cols)
 
 
 @lru_cache(maxsize=1024)
@@ -127,7 +136,8 @@ def _chunks(word: int, shape: str, multicast: str) -> IntArray:
 
 
 def _check_base(m: Warp, lane: int, cp: CpShape, taddr: int) -> None:
-    """Check where a copy goes: lanes, column grain, columns. SPEC: only 4x256b may start at a lane but 0."""
+    """Check where a copy goes: lanes, column grain, columns. SPEC: only 4x256b may start at a lane but 0.
+    """
     first, col = decode(taddr)
     most = NUM_LANES - cp.span_lanes
     if first > most:

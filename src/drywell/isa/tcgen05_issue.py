@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.errors import UnsupportedError
+from drywell.base.events import Work
 from drywell.base.span import Span
 from drywell.isa.tcgen05_cells import tensor_queue
 from drywell.isa.tcgen05_collector import Hint, follow, hint_of
@@ -32,7 +33,6 @@ from drywell.layout.instruction_descriptor import (
 )
 from drywell.layout.scale import num_scale_blocks
 from drywell.layout.tmem import NUM_LANES, PARTITION_LANES, decode
-from drywell.machine.queue import AsyncOp
 
 if TYPE_CHECKING:
     from drywell.machine.warp import Warp
@@ -83,7 +83,8 @@ def multiply(
         what = f"mma.kind::{kind} {desc.M}x{desc.N}x{desc.K}"
         hint = hint_of(collector, form.is_ws, *_collected(planned, sources, lane))
         stage = _stage(m, planned, hint, m.span)
-        op = m.issue(AsyncOp("tensor", what, m, m.span, (stage,), tensor_queue(m), (lane,)))
+        work = Work("mma", form.cta_group, kind, planned.operands.d, (desc.M, desc.N, desc.K))
+        op = m.start("tensor", what, stage, queue=tensor_queue(m), work=work, lanes=(lane,))
         first = decode(planned.operands.d)[1]
         op.columns = range(first, first + planned.layout.num_cols(desc.N))
 

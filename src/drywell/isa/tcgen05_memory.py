@@ -296,6 +296,7 @@ def tcgen05_st_16x32bx2(m: Any, i: Mods, taddr: Any, split: Any, registers: Any)
     sync="sync",
     aligned="aligned",
     unit="tmem",
+    waits=True,
     order_free=True,
     converged="warp",
     targets=TARGETS,
@@ -312,6 +313,7 @@ def tcgen05_wait_ld(m: Any, i: Mods) -> Any:
     sync="sync",
     aligned="aligned",
     unit="tmem",
+    waits=True,
     order_free=True,
     converged="warp",
     targets=TARGETS,
@@ -343,3 +345,4 @@ def tcgen05_fence(m: Any, i: Mods) -> None:
     It waits for nothing and moves nothing: no state changes. SPEC: PTX ISA 9.7.16.11; it lowers to no
     instruction.
     """
+    m.fenced("tcgen05.before" if i.get("fence::before_thread_sync") else "tcgen05.after")

@@ -81,7 +81,7 @@ def tcgen05_commit(m: Any, i: Mods, mbar: Any) -> None:
     """Arrive on an mbarrier once, when every earlier mma, cp and shift of the executing thread has
     performed.
     """
-    signal_when_done(m, mbar, None, is_generic=i["shared::cluster"] is None)
+    signal_when_done(m, int(cta_group(i) or 1), mbar, None, is_generic=i["shared::cluster"] is None)
 
 
 @instruction(
@@ -100,4 +100,5 @@ def tcgen05_commit_multicast(m: Any, i: Mods, mbar: Any, cta_mask: Any) -> None:
     """Commit with an arrive at the same SMEM offset in every CTA of `ctaMask`, a bit for each rank of the
     cluster.
     """
-    signal_when_done(m, mbar, cta_mask, is_generic=i["shared::cluster"] is None)
+    group, is_generic = int(cta_group(i) or 1), i["shared::cluster"] is None
+    signal_when_done(m, group, mbar, cta_mask, is_generic)

@@ -78,6 +78,11 @@ class Stored:
         """Bits an element takes in TMEM and on average in SMEM."""
         return self.bits if self.is_packed else max(8, self.bits)
 
+    @property
+    def chunk_data_bytes(self) -> int:
+        """Bytes of data at the start of each 16-byte chunk in SMEM; behind them lies padding."""
+        return CHUNK_BYTES if self.is_packed else min(CHUNK_BYTES, 2 * self.bits)
+
     def smem_units(self, num_k: int) -> int:
         """Return the units of a row of `num_k` elements."""
         return num_k // 2 if self.is_packed else num_k
@@ -133,7 +138,8 @@ class Tile:
             )
         if m.grid.observers:
             addresses = (self.chunks.reshape(-1) << 4) + smem.base
-            m.record("shared", addresses, CHUNK_BYTES, False, "async", np.ones(addresses.size, np.bool_))
+            home, layout, size = m.cta.linear, self.desc.mode.name, self.stored.chunk_data_bytes
+            m.record("shared", addresses, size, False, "async", home=home, layout=layout)
         return self._elements(smem.data)
 
     def _elements(self, image: ByteArray) -> Codes:

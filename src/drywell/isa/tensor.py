@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from drywell.base.events import Work
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
 from drywell.isa.multicast import Landing, landings
 from drywell.isa.operand import GLOBAL, SHARED, policy
 from drywell.isa.rules import when
 from drywell.machine import tma
+from drywell.machine.interleave import sliced
 
 _REF = "data-movement-and-conversion-instructions-cp-async-bulk-tensor"
 _DIMS = "1d 2d 3d 4d 5d"
@@ -114,7 +116,8 @@ def cp_async_bulk_tensor_load(
         where, target = _where(i, tensor, lane, offsets), int(a[lane])
         what = f"load of the {where} into shared 0x{target:08x}"
         lands = landings(m, lane, target, int(mbar[lane]), mask, what, is_pair)
-        m.start("tma", what, *(_landing(m, where, at, is_cluster, is_cluster or is_pair) for at in lands))
+        stages = (_landing(m, where, at, is_cluster, is_cluster or is_pair) for at in lands)
+        m.start("tma", what, *stages, work=Work("load"), lanes=(lane,))
 
 
 def _landing(m: Any, where: Where, at: Landing, is_cluster: bool, tells_cluster: bool) -> Any:
@@ -129,21 +132,23 @@ def _landing(m: Any, where: Where, at: Landing, is_cluster: bool, tells_cluster:
     return perform
 
 
-def _store(m: Any, source: int, where: Where, op: str) -> Any:
+def _store(m: Any, lane: int, source: int, where: Where, op: str) -> Any:
     """Issue a store (or, with `op`, a reduction) of one box and return the operation."""
     held: list[Any] = []
 
     def read() -> None:
         tmap = tma.read_map(m, where.pointer)
         memory, offset = m.shared_target(source)
-        box = tma.check(m, tmap, where.coords, memory, offset, where.mode)
-        held.extend((tmap, tma.get_box(m, tmap, memory, offset, box)))
+        box = tma.check_store(m, tmap, where.coords, memory, offset, where.mode, op)
+        tmap, coords = sliced(tmap, where.coords)
+        held.extend((tmap, coords, tma.get_box(m, tmap, memory, offset, box)))
 
     def write() -> None:
-        tma.write_box(m, held[0], where.coords, held[1], op, where.mode)
+        tmap, coords, data = held
+        tma.write_box(m, tmap, coords, data, op, where.mode)
 
     what = f"{op or 'store'} of the {where} from shared 0x{source:08x}"
-    return m.start("tma", what, read, write)
+    return m.start("tma", what, read, write, work=Work("reduce" if op else "store"), lanes=(lane,))
 
 
 _STORE: dict[str, Any] = {
@@ -176,7 +181,7 @@ def cp_async_bulk_tensor_store(m: Any, i: Mods, tensor: Any, a: Any, policy: Any
     been read.
     """
     for lane in m.lanes():
-        m.bulk_groups.add(_store(m, int(a[lane]), _where(i, tensor, lane), ""), (lane,))
+        m.bulk_groups.add(_store(m, lane, int(a[lane]), _where(i, tensor, lane), ""), (lane,))
 
 
 @instruction(
@@ -191,7 +196,8 @@ def cp_reduce_async_bulk_tensor(m: Any, i: Mods, tensor: Any, a: Any, policy: An
     Undefined as for the store, and for an operation that the element type does not have.
     """
     for lane in m.lanes():
-        m.bulk_groups.add(_store(m, int(a[lane]), _where(i, tensor, lane), str(i["op"])), (lane,))
+        op = _store(m, lane, int(a[lane]), _where(i, tensor, lane), str(i["op"]))
+        m.bulk_groups.add(op, (lane,))
 
 
 @instruction(

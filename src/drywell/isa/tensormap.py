@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drywell.base.events import Order
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
 from drywell.isa.operand import GLOBAL, SHARED, place
 from drywell.isa.targets import HOPPER_AND_LATER
@@ -144,3 +145,4 @@ def tensormap_cp_fenceproxy(m: Any, i: Mods, a: Any, b: Any, size: Any) -> None:
             )
     data = m.shared(int(b[lane]), MAP_BYTES).copy()
     m.global_bytes(int(a[lane]), MAP_BYTES, write=True)[:] = data
+    m.fenced("tensormap.release", Order("release", str(i["scope"])))

@@ -1,8 +1,8 @@
 """What the lanes of a warp do together: shfl, vote, match, activemask, redux, elect.
 
-The lanes named in a membermask meet at the instruction; a lane outside its own mask is undefined in PTX,
-here the fault WARP-MASK. Values of lanes that have exited or are not in the mask are undefined; here what
-their register held.
+The lanes named in a membermask meet at the instruction, in whichever line; a lane outside its own mask is
+undefined in PTX, here the fault WARP-MASK. Values of lanes that have exited or are not in the mask are
+undefined; here what their register held.
 """
 
 from __future__ import annotations
@@ -22,6 +22,15 @@ from drywell.numerics.comparison import absolute, maximum, minimum
 _REF = "parallel-synchronization-and-communication-instructions-"
 _MASK = Op("u32")
 _Members = NDArray[np.bool_]
+
+
+def _key(name: str, i: Mods) -> tuple[str | None, ...]:
+    """Return what lanes must have in common to meet: the instruction with its modifiers, not its line.
+
+    MEASURED (H200): the two sides of a branch meet when each has the instruction.
+    """
+    return (name, *i.values())
+
 
 _STEPS: dict[str, Callable[[int, int, int, int], int]] = {
     "up": lambda lane, b, low, segment: lane - b,
@@ -69,7 +78,7 @@ def shfl_sync(m: Any, i: Mods, a: Any, b: Any, c: Any, membermask: Any) -> Any:
         source, is_in_range = source_lane(mode, lane, int(b[lane]), int(c[lane]))
         return values[0][source], is_in_range
 
-    return gather(m, membermask, (a,), give, (a.dtype, np.bool_), m.span)
+    return gather(m, membermask, (a,), give, (a.dtype, np.bool_), _key("shfl_sync", i))
 
 
 _VOTES: dict[str, Callable[[_Members], bool]] = {
@@ -97,7 +106,7 @@ def vote_sync(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
     def give(values: tuple[Lanes, ...], members: _Members, lane: int) -> tuple[Any, ...]:
         return (decide(values[0][members]),)
 
-    return gather(m, membermask, (a,), give, (np.bool_,), m.span)
+    return gather(m, membermask, (a,), give, (np.bool_,), _key("vote_sync", i))
 
 
 @instruction(
@@ -116,7 +125,7 @@ def vote_sync_ballot(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
     def give(values: tuple[Lanes, ...], members: _Members, lane: int) -> tuple[Any, ...]:
         return (as_bits(values[0] & members),)
 
-    return gather(m, membermask, (a,), give, (np.uint32,), m.span)
+    return gather(m, membermask, (a,), give, (np.uint32,), _key("vote_sync_ballot", i))
 
 
 def as_bits(lanes: _Members) -> int:
@@ -141,7 +150,7 @@ def match_any_sync(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
     def give(values: tuple[Lanes, ...], members: _Members, lane: int) -> tuple[Any, ...]:
         return (as_bits((values[0] == values[0][lane]) & members),)
 
-    return gather(m, membermask, (a,), give, (np.uint32,), m.span)
+    return gather(m, membermask, (a,), give, (np.uint32,), _key("match_any_sync", i))
 
 
 @instruction(
@@ -164,7 +173,7 @@ def match_all_sync(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
         is_same = bool((held == held[0]).all())
         return (as_bits(members) if is_same else 0), is_same
 
-    return gather(m, membermask, (a,), give, (np.uint32, np.bool_), m.span)
+    return gather(m, membermask, (a,), give, (np.uint32, np.bool_), _key("match_all_sync", i))
 
 
 @instruction(
@@ -209,7 +218,7 @@ def redux_sync(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
     def give(values: tuple[Lanes, ...], members: _Members, lane: int) -> tuple[Any, ...]:
         return (_reduce(op, type_name, values[0][members]),)
 
-    return gather(m, membermask, (a,), give, (a.dtype,), m.span)
+    return gather(m, membermask, (a,), give, (a.dtype,), _key("redux_sync", i))
 
 
 @instruction(
@@ -237,7 +246,7 @@ def redux_sync_f32(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
             result = choose("f32", result, held[k : k + 1], nan=is_nan_kept)
         return (result[0],)
 
-    return gather(m, membermask, (a,), give, (np.uint32,), m.span)
+    return gather(m, membermask, (a,), give, (np.uint32,), _key("redux_sync_f32", i))
 
 
 @instruction(
@@ -253,12 +262,23 @@ def redux_sync_f32(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
 def elect_sync(m: Any, i: Mods, membermask: Any) -> Any:
     """Elect one of the named lanes: all get its number, it alone the predicate.
 
-    PTX leaves open which lane. MEASURED: the lowest of the mask (H200, five masks).
+    PTX leaves open which lane. MEASURED: the lowest of the mask (H200, five masks). Fault ELECT-MASK for a
+    lane outside its own mask.
     """
+
+    outside = tuple(lane for lane in m.lanes() if not int(membermask[lane]) >> lane & 1)
+    if outside:
+        m.fault(
+            "ELECT-MASK",
+            f"lane {outside[0]} executes elect.sync but is not in its membermask"
+            f" 0x{int(membermask[outside[0]]):08x}",
+            "let only the lanes of the mask reach it",
+            lanes=outside,
+        )
 
     def give(values: tuple[Lanes, ...], members: _Members, lane: int) -> tuple[Any, ...]:
         mask = int(membermask[lane])
         leader = (mask & -mask).bit_length() - 1
         return leader, lane == leader
 
-    return gather(m, membermask, (), give, (np.uint32, np.bool_), m.span)
+    return gather(m, membermask, (), give, (np.uint32, np.bool_), _key("elect_sync", i))

@@ -29,7 +29,7 @@ Addresses = NDArray[Any]
 @dataclass(slots=True)
 class Part:
     """The lanes of one access that go to one memory: `offsets` (int64[32]) into `buffer` where `mask` is
-    set.
+    set. `home` is the CTA whose shared or local memory it is, by its number in the grid.
     """
 
     space: Space
@@ -37,6 +37,7 @@ class Part:
     offsets: Offsets
     mask: Mask
     addresses: Addresses
+    home: int = -1
 
 
 def resolve(
@@ -58,7 +59,7 @@ def _global(
 
 def _local(warp: Warp, addresses: Addresses, mask: Mask, size: int, align: int, is_write: bool) -> list[Part]:
     offsets = warp.local.offsets(addresses, mask, size, align, is_write)
-    return [Part("local", warp.local.buffer, offsets, mask, addresses)]
+    return [Part("local", warp.local.buffer, offsets, mask, addresses, warp.cta.linear)]
 
 
 def _param(warp: Warp, addresses: Addresses, mask: Mask, size: int, align: int, is_write: bool) -> list[Part]:
@@ -102,7 +103,7 @@ def _shared(
         offsets = addresses.astype(np.int64)
         if own.base:
             offsets -= own.base
-        return [Part("shared", own.buffer, offsets, mask, addresses)]
+        return [Part("shared", own.buffer, offsets, mask, addresses, warp.cta.linear)]
     return _shared_slow(warp, addresses, mask, size, is_write, is_cluster)
 
 
@@ -122,7 +123,10 @@ def _shared_slow(
             raise
         offsets[lane] = offset
         owners.setdefault(memory.rank, (memory, np.zeros(LANES, np.bool_)))[1][lane] = True
-    return [Part("shared", memory.buffer, offsets, lanes, addresses) for memory, lanes in owners.values()]
+    return [
+        Part("shared", memory.buffer, offsets, lanes, addresses, memory.cta.linear)
+        for memory, lanes in owners.values()
+    ]
 
 
 def _generic(

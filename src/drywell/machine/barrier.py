@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from drywell.base.events import ACQUIRE, RELEASE, Order, Sync
 from drywell.machine.lanes import LANES, Mask, lane_list
 from drywell.machine.outcome import Wait, WaitReason
 from drywell.machine.registers import LaneValues
@@ -24,7 +25,7 @@ Reduction = Literal["popc", "and", "or"]
 class Meeting:
     """The lanes of `members` (a 32-bit mask) of one warp coming together, each bringing its values."""
 
-    __slots__ = ("arrived", "is_complete", "key", "member_mask", "members", "values", "warp")
+    __slots__ = ("arrived", "is_complete", "key", "member_mask", "members", "use", "values", "warp")
 
     def __init__(self, warp: Warp, key: Any, members: int) -> None:
         self.warp = warp
@@ -36,6 +37,21 @@ class Meeting:
         self.arrived: Mask = np.zeros(LANES, np.bool_)
         self.values: tuple[LaneValues, ...] = ()
         self.is_complete = False
+        self.use = 0
+        if key is None and warp.grid.observers:
+            self.use = warp.num_meetings = warp.num_meetings + 1
+
+    @property
+    def sync(self) -> Sync:
+        """Return what events call it."""
+        return Sync("warp", self.warp.cta.linear, self.warp.index)
+
+    def leave(self, lanes: tuple[int, ...]) -> None:
+        """Let lanes go on; only a meeting for its own sake (`bar.warp.sync`) orders memory."""
+        if self.key is None and self.warp.grid.observers:
+            mask = np.zeros(LANES, np.bool_)
+            mask[list(lanes)] = True
+            self.warp.passed(self.sync, self.use, ACQUIRE, mask)
 
     def join(self, mask: Mask, values: tuple[LaneValues, ...]) -> Meeting:
         """Let the lanes of `mask` arrive with their rows of `values`; fault WARP-MASK for a lane that is
@@ -56,6 +72,8 @@ class Meeting:
             for mine, new in zip(self.values, values, strict=True):
                 mine[mask] = new[mask]
         self.arrived |= mask
+        if self.key is None:
+            self.warp.arrived(self.sync, self.use, RELEASE, mask)
         self.settle()
         return self
 
@@ -78,9 +96,10 @@ class Meeting:
 class _Round:
     """One use of a named barrier, from its first arrival to its completion."""
 
-    __slots__ = ("arrived", "count", "is_complete", "is_red", "popc", "popc_all")
+    __slots__ = ("arrived", "count", "is_complete", "is_red", "popc", "popc_all", "use")
 
-    def __init__(self, count: int | None, is_red: bool) -> None:
+    def __init__(self, count: int | None, is_red: bool, use: int) -> None:
+        self.use = use
         self.count = count
         self.is_red = is_red
         self.arrived: dict[int, Mask] = {}
@@ -110,8 +129,11 @@ class NamedBarriers:
         """Arrive with the warp's active lanes and wait; None when that completes the barrier."""
         turn = self._arrive(warp, number, count or None, False, None)
         if turn.is_complete:
+            self._leave(warp, number, turn)
             return None
-        return Wait(lambda: turn.is_complete, lambda: None, self._reason(number, turn))
+        return Wait(
+            lambda: turn.is_complete, lambda: self._leave(warp, number, turn), self._reason(number, turn)
+        )
 
     def arrive(self, warp: Warp, number: int, count: int) -> None:
         """Arrive with the warp's active lanes and go on."""
@@ -126,9 +148,18 @@ class NamedBarriers:
         bool).
         """
         turn = self._arrive(warp, number, count or None, True, predicate)
-        if turn.is_complete:
+
+        def result() -> int | bool:
+            self._leave(warp, number, turn)
             return turn.result(op)
-        return Wait(lambda: turn.is_complete, lambda: turn.result(op), self._reason(number, turn))
+
+        if turn.is_complete:
+            return result()
+        return Wait(lambda: turn.is_complete, result, self._reason(number, turn))
+
+    def _leave(self, warp: Warp, number: int, turn: _Round) -> None:
+        """Let the active lanes go on behind a barrier that is complete."""
+        warp.passed(Sync("named", self.cta.linear, number), turn.use)
 
     def _arrive(
         self, warp: Warp, number: int, count: int | None, is_red: bool, predicate: Mask | None
@@ -136,7 +167,7 @@ class NamedBarriers:
         self._check(warp, number, count)
         turn = self._open.get(number)
         if turn is None:
-            turn = self._open[number] = _Round(count, is_red)
+            turn = self._open[number] = _Round(count, is_red, self.completed[number])
         if turn.is_red != is_red:
             warp.fault(
                 "NBAR-MISUSE", f"barrier {number} is used by red and by sync or arrive at the same time"
@@ -158,6 +189,7 @@ class NamedBarriers:
             turn.popc += int(np.count_nonzero(predicate & mask))
             turn.popc_all += int(np.count_nonzero(mask))
         warp.changed()
+        warp.arrived(Sync("named", self.cta.linear, number), turn.use)
         self._settle(number, turn)
         return turn
 
@@ -217,7 +249,12 @@ class ClusterBarrier:
         self.cluster = cluster
         self.generation = 0
 
-    def arrive(self, warp: Warp) -> None:
+    @property
+    def sync(self) -> Sync:
+        """Return what events call it."""
+        return Sync("cluster", self.cluster.ctas[0].linear, 0)
+
+    def arrive(self, warp: Warp, order: Order = RELEASE) -> None:
         """Arrive with the warp's active lanes."""
         again = warp.mask & warp.cluster_arrived
         if again.any():
@@ -229,6 +266,7 @@ class ClusterBarrier:
         warp.cluster_arrived |= warp.mask
         warp.cluster_generation[warp.mask] = self.generation
         warp.changed()
+        warp.arrived(self.sync, self.generation, order)
         self.settle()
 
     def wait(self, warp: Warp) -> Wait | None:
@@ -245,6 +283,7 @@ class ClusterBarrier:
 
         def leave() -> None:
             warp.cluster_arrived &= ~mask
+            warp.passed(self.sync, generation, ACQUIRE, mask)
 
         if self.generation > generation:
             leave()

@@ -21,13 +21,14 @@ _FIRST_CAPACITY = 1 << 16
 @dataclass(frozen=True, slots=True)
 class GlobalArray:
     """One array of global memory; `source` is the caller's array, written back after the run (None:
-    scratch).
+    scratch); `is_constant` says that it is a variable of the const space.
     """
 
     name: str
     address: int
     nbytes: int
     source: NDArray[Any] | None = None
+    is_constant: bool = False
 
     @property
     def end(self) -> int:
@@ -56,7 +57,7 @@ class GlobalMemory:
         """Return what has been placed, in order of address."""
         return tuple(self._arrays)
 
-    def place(self, name: str, content: int | NDArray[Any]) -> int:
+    def place(self, name: str, content: int | NDArray[Any], is_constant: bool = False) -> int:
         """Place an array (its bytes are copied in) or `content` zero bytes under `name`; return its
         address.
         """
@@ -70,7 +71,7 @@ class GlobalMemory:
         if source is not None and nbytes:
             raw = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
             self.buffer.data[start : start + nbytes] = raw
-        array = GlobalArray(name, GLOBAL_BASE + start, nbytes, source)
+        array = GlobalArray(name, GLOBAL_BASE + start, nbytes, source, is_constant)
         self._arrays.append(array)
         self._starts.append(array.address)
         return array.address

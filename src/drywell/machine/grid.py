@@ -13,7 +13,7 @@ from typing import Any
 from drywell.arch import Gpu
 from drywell.base.diagnostic import Finding
 from drywell.base.errors import KernelFault, LaunchError
-from drywell.base.events import Event, Observer
+from drywell.base.events import CtaExited, CtaStarted, Event, Observer, RegistersMoved
 from drywell.base.options import DEFAULT, Options
 from drywell.base.span import NOWHERE
 from drywell.machine.barrier import ClusterBarrier, NamedBarriers
@@ -149,10 +149,11 @@ class Grid:
         return self.num_ctas - self.num_cancelled - len(self.clusters) * self.cluster_size
 
     def cancel_waiting(self) -> Dim3 | None:
-        """Take the next waiting cluster out of the launch and return its first CTA (cluster launch control).
+        """Take the next waiting cluster out of the launch and return its first CTA (cluster launch
+        control).
 
-        None is a miss: no cluster waits, or the schedule lets the request miss (`MISS_ONE_IN`). A cancelled
-        cluster never starts.
+        None is a miss: no cluster waits, or the schedule lets the request miss (`MISS_ONE_IN`). A
+        cancelled cluster never starts.
         """
         self.num_requests += 1
         if self._next is None or self._misses():
@@ -201,6 +202,20 @@ class Grid:
         """Create the cluster at `origin` on the SMs `homes`."""
         cluster = Cluster(self, origin, homes)
         self.clusters.append(cluster)
+        if self.observers:
+            first = cluster.ctas[0].linear
+            for cta in cluster.ctas:
+                self.emit(
+                    CtaStarted(
+                        cta.linear,
+                        cta.index,
+                        cta.rank,
+                        first,
+                        cta.sm.index,
+                        len(cta.warps),
+                        self.num_threads,
+                    )
+                )
         return cluster
 
     def _why_not(self) -> str:
@@ -221,8 +236,8 @@ class Grid:
 
 
 class Sm:
-    """One SM: its Tensor Memory and the CTAs resident on it; `collectors` are what the buffers of its tensor
-    core keep.
+    """One SM: its Tensor Memory and the CTAs resident on it; `collectors` are what the buffers of its
+    tensor core keep.
     """
 
     def __init__(self, grid: Grid, index: int) -> None:
@@ -339,6 +354,8 @@ class Cta:
             self.free_registers -= wanted
             warp.num_registers = count
             self.grid.version += 1
+            if self.grid.observers:
+                self.grid.emit(RegistersMoved(warp.agent(), count, warp.span))
 
         if wanted <= self.free_registers or not is_increase:
             take()
@@ -348,10 +365,14 @@ class Cta:
         return Wait(lambda: wanted <= self.free_registers, take, reason)
 
     def warp_ended(self) -> None:
-        """Take note that a warp's last lane has exited; the CTA ends with its last warp. Fault ALLOC-LEAK."""
+        """Take note that a warp's last lane has exited; the CTA ends with its last warp. Fault
+        ALLOC-LEAK.
+        """
         if self.has_exited or not all(warp.is_done for warp in self.warps):
             return
         self.has_exited = True
+        if self.grid.observers:
+            self.grid.emit(CtaExited(self.linear))
         self.sm.ctas.remove(self)
         self.grid.num_exited += 1
         self.grid.version += 1

@@ -36,27 +36,33 @@ class LaneGroups:
         """Return the operations of `lane` in no group yet."""
         return tuple(self._open[lane])
 
-    def outstanding(self, mask: Mask, allowed: int, is_read: bool = False) -> tuple[AsyncOp, ...]:
-        """Return what a wait for all but the `allowed` newest groups still waits for, over the lanes of
-        `mask`.
-
-        With `is_read` an operation counts as finished once its sources have been read.
+    def awaited(self, mask: Mask, allowed: int) -> tuple[AsyncOp, ...]:
+        """Return what a wait for all but the `allowed` newest groups is about, over the lanes of `mask`:
+        what is done too.
         """
-        waiting: dict[AsyncOp, None] = {}
+        ops: dict[AsyncOp, None] = {}
         for lane in lane_list(mask):
             groups = self._groups[lane]
-            for group in groups[: max(0, len(groups) - allowed)]:
-                waiting.update((op, None) for op in group if not (op.is_read if is_read else op.done))
-            self._forget(lane)
-        return tuple(waiting)
+            waited = groups[: max(0, len(groups) - allowed)]
+            ops.update((op, None) for group in waited for op in group)
+            self._forget(lane, len(waited))
+        return tuple(ops)
+
+    def outstanding(self, mask: Mask, allowed: int, is_read: bool = False) -> tuple[AsyncOp, ...]:
+        """Return those of `awaited` that are not finished; with `is_read` one is once its sources are
+        read.
+        """
+        ops = self.awaited(mask, allowed)
+        return tuple(op for op in ops if not (op.is_read if is_read else op.done))
 
     def prior(self, lane: int) -> tuple[AsyncOp, ...]:
         """Return every unfinished operation of `lane`, committed or not (`cp.async.mbarrier.arrive`)."""
         ops = [op for group in self._groups[lane] for op in group] + self._open[lane]
         return tuple(op for op in ops if not op.done)
 
-    def _forget(self, lane: int) -> None:
-        """Drop leading groups that are wholly done."""
+    def _forget(self, lane: int, num_waited: int) -> None:
+        """Drop leading groups that have been waited for and are wholly done."""
         groups = self._groups[lane]
-        while groups and all(op.done for op in groups[0]):
+        while num_waited and all(op.done for op in groups[0]):
             del groups[0]
+            num_waited -= 1

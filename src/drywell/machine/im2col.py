@@ -6,8 +6,8 @@ H, then D, then N, and takes as many pixels as the map says; the strides do not 
 im2col::w walks along W and N only, and takes `halo` more pixels at the end; im2col::w::128 takes 128, and
 the halo after every 32.
 MEASURED (H200): the coordinates are the tensor's own and may be negative; the offsets are added after the
-walk; a start outside the box faults.
-ASSUMED: the stride of N is its element stride; a halo goes on along W in its own image, past the box too.
+walk; N steps by its element stride; a start outside the box faults.
+ASSUMED: a halo goes on along W in its own image, past the box too.
 Source: PTX ISA 5.5.4 (im2col mode), 5.5.5 (im2col::w and im2col::w::128 modes); CUDA driver API,
 cuTensorMapEncodeIm2col.
 """
@@ -81,6 +81,20 @@ def start_problem(tmap: TensorMap, coords: Sequence[int], mode: str) -> str:
     for name, at, (low, high) in zip("WHD", coords[1:], box_edges(tmap), strict=False):
         if at > high or (at < low and mode in ("im2col", "im2col_no_offs")):
             return f"{name} = {at} lies outside the box, which goes from {low} to {high} there"
+    return ""
+
+
+def store_problem(tmap: TensorMap, coords: Sequence[int]) -> str:
+    """Say why im2col_no_offs may not store at the coordinates; '' when it may.
+
+    MEASURED (H200): no coordinate may be negative, and the map's box may not reach out of the tensor,
+    wherever the walk would go.
+    """
+    if min(coords) < 0:
+        return f"the coordinates {tuple(coords)} are negative"
+    for name, (low, high), dim in zip("WHD", box_edges(tmap), tmap.global_dim[1:], strict=False):
+        if low < 0 or high >= dim:
+            return f"the box goes from {low} to {high} along {name}, the tensor from 0 to {dim - 1}"
     return ""
 
 

@@ -85,7 +85,8 @@ class ParamMemory:
         self.buffer = LaneBuffer(data)
 
     def offsets(self, addresses: NDArray[Any], mask: Mask, size: int, align: int, is_write: bool) -> Offsets:
-        """Check each active lane's read and return its offset; faults PARAM-OOB, PARAM-WRITE, MISALIGNED."""
+        """Check each active lane's read and return its offset; faults PARAM-OOB, PARAM-WRITE, MISALIGNED.
+        """
         active = active_values(addresses, mask)
         if is_write and active:
             raise KernelFault(

@@ -1,9 +1,9 @@
 """mbarriers: the 64-bit word, the rule that ends a phase, and a ledger of who did what to each.
 
 MEASURED (H200): bit 63 is the phase's parity, 62:43 minus the pending arrivals, 41:21 minus the tx-count,
-20:1 minus the expected arrivals, bits 42 and 0 zero; the state an arrive returns is the word before it
-with the low half zeroed; plain expect_tx can end a phase too. Source of the operations: PTX ISA, mbarrier
-instructions.
+20:1 minus the expected arrivals, bits 42 and 0 zero; the state an arrive returns is the word before it,
+before its expect_tx too, with the low half left open (here zero); plain expect_tx can end a phase too.
+Source of the operations: PTX ISA, mbarrier instructions.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from drywell.base.events import Agent, BarrierChanged
+from drywell.base.events import ACQUIRE, RELEASE, Agent, BarrierChanged, Order, Sync
 from drywell.base.span import Span
+from drywell.machine.lanes import Mask
 from drywell.machine.outcome import Wait, WaitReason
 
 if TYPE_CHECKING:
@@ -100,17 +101,25 @@ class Ledger:
 
 
 class Mbarrier:
-    """A handle on the mbarrier at `offset` of `memory`, used by `warp` (or by its operation being
-    performed).
+    """A handle on the mbarrier at `offset` of `memory`, used by `lanes` of `warp` (or by its operation
+    being performed), whose arrivals and waits are ordered as `order` says.
 
     Every change is written into the ledger, ends the phase when pending and tx are both 0, and is told to
-    observers.
-    Faults: MBAR-UNINIT, MBAR-COUNT, MBAR-OVERARRIVE, MBAR-TX-RANGE, MISALIGNED, SHARED-WINDOW.
+    observers. Faults: MBAR-UNINIT, MBAR-COUNT, MBAR-OVERARRIVE, MBAR-TX-RANGE, MISALIGNED, SHARED-WINDOW.
     """
 
-    __slots__ = ("memory", "offset", "warp")
+    __slots__ = ("lanes", "memory", "offset", "order", "warp")
 
-    def __init__(self, memory: SharedMemory, offset: int, warp: Warp) -> None:
+    def __init__(
+        self,
+        memory: SharedMemory,
+        offset: int,
+        warp: Warp,
+        lanes: tuple[int, ...] = (),
+        order: Order = RELEASE,
+    ) -> None:
+        self.lanes = lanes
+        self.order = order
         self.memory = memory
         self.offset = offset
         self.warp = warp
@@ -173,8 +182,9 @@ class Mbarrier:
         self.ledger("mbarrier.inval")
         word = self.memory.words[self.offset >> 3 : (self.offset >> 3) + 1]
         self.memory.data[self.offset : self.offset + WORD_BYTES] = word.view("u1")
-        del self.memory.ledgers[self.offset]
+        phase = self.memory.ledgers.pop(self.offset).phase
         self.warp.changed()
+        self._tell(self.word, "inval", 0, phase, phase)
 
     def arrive(self, count: int = 1, no_complete: bool = False) -> int:
         """Take `count` off the pending arrivals; return the state before."""
@@ -189,7 +199,7 @@ class Mbarrier:
         self._change("complete", num_bytes, tx=-num_bytes)
 
     def arrive_expect_tx(self, num_bytes: int) -> int:
-        """Raise the tx-count, then arrive once, in one step; return the state before the arrival."""
+        """Raise the tx-count, then arrive once, in one step; return the state before both."""
         return self._change("arrive.expect", num_bytes, arrive=1, tx=num_bytes)
 
     def arrive_drop(self, count: int = 1, num_bytes: int = 0, no_complete: bool = False) -> int:
@@ -242,7 +252,7 @@ class Mbarrier:
         self, kind: str, amount: int, arrive: int = 0, tx: int = 0, drop: int = 0, no_complete: bool = False
     ) -> int:
         """Apply one operation: drop, then tx, then arrive, then the completion rule; return the state
-        before arrive.
+        before all of it.
         """
         ledger = self.ledger(f"mbarrier {kind}")
         self._check_operands(kind, amount, arrive, tx)
@@ -262,7 +272,6 @@ class Mbarrier:
             self.warp.fault(
                 "MBAR-COUNT", f"{self.name} would have {pending} arrivals pending, at most {MAX_COUNT}"
             )
-        before = Word(word.parity, word.pending, total, word.expected)
         after = Word(word.parity, pending, total, word.expected - drop)
         if no_complete and pending == 0 and total == 0:
             self.warp.fault(
@@ -270,7 +279,7 @@ class Mbarrier:
             )
         ledger.current.append(self._entry(kind, amount))
         self._write(after, kind, amount, ledger.phase)
-        return encode(before) & ~0xFFFF_FFFF
+        return encode(word) & ~0xFFFF_FFFF
 
     def _check_operands(self, kind: str, amount: int, arrive: int, tx: int) -> None:
         """Fault an operand that does not fit its field."""
@@ -290,16 +299,44 @@ class Mbarrier:
 
     def _write(self, word: Word, kind: str, amount: int, phase: int) -> None:
         """Store the word, ending the phase first when it is complete."""
+        use = phase
         if word.pending == 0 and word.tx == 0:
             word = Word(word.parity ^ 1, word.expected, 0, word.expected)
             self.memory.ledgers[self.offset].close()
             phase += 1
         self.memory.words[self.offset >> 3] = encode(word)
         self.warp.changed()
+        self._tell(word, kind, amount, phase, use)
+
+    def _tell(self, word: Word, kind: str, amount: int, phase: int, use: int) -> None:
+        """Tell the observers of a change that belongs to phase `use`."""
         grid = self.warp.grid
         if grid.observers:
-            agent, span = self.warp.agent(), self.warp.place()
-            grid.emit(BarrierChanged(agent, self.address, kind, amount, word.pending, word.tx, phase, span))
+            grid.emit(
+                BarrierChanged(
+                    self.warp.agent(),
+                    self.memory.cta.linear,
+                    self.offset,
+                    kind,
+                    amount,
+                    word.pending,
+                    word.tx,
+                    word.expected,
+                    phase,
+                    use,
+                    self.warp.place(),
+                    self.lanes,
+                    self.order,
+                )
+            )
+
+    def passed(self, parity: int, mask: Mask, order: Order = ACQUIRE) -> None:
+        """Tell the observers that lanes have seen the phase of `parity` to be over."""
+        if self.warp.grid.observers:
+            phase = self.ledger("mbarrier wait").phase
+            over = phase - 1 if (phase ^ parity) & 1 else phase
+            sync = Sync("mbarrier", self.memory.cta.linear, self.offset)
+            self.warp.passed(sync, over, order, mask)
 
     def describe(self) -> str:
         """Say in a few lines how it stands and who did what to it."""
@@ -307,7 +344,8 @@ class Mbarrier:
 
 
 def describe(memory: SharedMemory, offset: int) -> str:
-    """Say how the mbarrier at `offset` stands: phase, parity, pending arrivals, tx bytes, and its ledger."""
+    """Say how the mbarrier at `offset` stands: phase, parity, pending arrivals, tx bytes, and its ledger.
+    """
     where = f"mbarrier {memory.name_of(offset)} (shared 0x{memory.base | offset:08x}, CTA {_cta(memory)})"
     ledger = memory.ledgers.get(offset)
     if ledger is None:

@@ -1,4 +1,5 @@
-"""What a machine instruction may return instead of a value: it waits, it delivers later, or it moves control.
+"""What a machine instruction may return instead of a value: it waits, it delivers later, or it moves
+control.
 
 None, a value, a tuple or a list mean "done"; see docs/design/machine.md for how destinations are filled.
 """
@@ -50,10 +51,11 @@ class WaitReason:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Block the active lanes until `ready()`; then `then()` gives the result, as a semantics function would.
+    """Block the active lanes until `ready()`; then `then()` gives the result, as a semantics function
+    would.
 
-    `then()` looks at the machine again: woken by a time-out it gives what an unsuccessful wait gives (False).
-    It may itself return a `Wait`.
+    `then()` looks at the machine again: woken by a time-out it gives what an unsuccessful wait gives
+    (False). It may itself return a `Wait`.
     """
 
     ready: Callable[[], bool]

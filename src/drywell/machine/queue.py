@@ -1,6 +1,7 @@
 """Asynchronous operations: what was issued and has not yet taken effect, and in which order it may.
 
-The schedule (in the engine) picks one of `Pending.runnable()` and lets `Pending.advance` run its next stage.
+The schedule (in the engine) picks one of `Pending.runnable()` and lets `Pending.advance` run its next
+stage.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from drywell.base.errors import KernelFault
-from drywell.base.events import Agent, Performed
+from drywell.base.events import NO_WORK, Agent, Performed, Work
 from drywell.base.span import Span
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class AsyncOp:
     `unit` is tma, tensor, tmem_ld, tmem_st, bulk, cp_async or clc; `what` says it in words for reports.
     `stages` run in order, each at a moment of its own; the last one's return value becomes `result`.
     Operations of one `queue` key perform in issue order; None is free. `ready` holds it back until true.
-    `columns` are those of Tensor Memory that it reads or writes.
+    `columns` are those of Tensor Memory that it reads or writes; `work` says to observers what it is.
     `lanes` are the lanes that issued it. `number` is given at issue, from 1. `on_done` callables run with
     the operation when its last stage has run.
     """
@@ -43,6 +44,7 @@ class AsyncOp:
     result: Any = None
     on_done: list[Callable[[AsyncOp], None]] = field(default_factory=list)
     columns: range = range(0)
+    work: Work = NO_WORK
 
     @property
     def done(self) -> bool:

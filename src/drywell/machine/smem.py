@@ -35,6 +35,21 @@ class SmemSymbol:
     nbytes: int
 
 
+def name_in(symbols: Sequence[SmemSymbol], offset: int) -> str:
+    """Name a byte of shared memory: `full+8` by the symbol it lies in, else `shared+0x408`.
+
+    The zero-sized symbol of dynamic memory (`.extern .shared x[]`) owns everything behind it.
+    """
+    owner = None
+    for symbol in symbols:
+        inside = symbol.offset <= offset and (not symbol.nbytes or offset < symbol.offset + symbol.nbytes)
+        if inside and (owner is None or symbol.offset > owner.offset):
+            owner = symbol
+    if owner is None:
+        return f"shared+0x{offset:x}"
+    return owner.name if offset == owner.offset else f"{owner.name}+{offset - owner.offset}"
+
+
 class SharedMemory:
     """One CTA's shared memory: bytes `[0x400, end)` of its window may be used. `data` is indexed by
     window offset.
@@ -55,18 +70,8 @@ class SharedMemory:
         self.symbols: tuple[SmemSymbol, ...] = tuple(symbols)
 
     def name_of(self, offset: int) -> str:
-        """Name a byte: `full+8` by the symbol it lies in, else `shared+0x408`.
-
-        The zero-sized symbol of dynamic memory (`.extern .shared x[]`) owns everything behind it.
-        """
-        owner = None
-        for symbol in self.symbols:
-            inside = symbol.offset <= offset and (not symbol.nbytes or offset < symbol.offset + symbol.nbytes)
-            if inside and (owner is None or symbol.offset > owner.offset):
-                owner = symbol
-        if owner is None:
-            return f"shared+0x{offset:x}"
-        return owner.name if offset == owner.offset else f"{owner.name}+{offset - owner.offset}"
+        """Name a byte by the symbol it lies in."""
+        return name_in(self.symbols, offset)
 
     def misfit(self, offset: int, size: int) -> str:
         """Say why `[offset, offset + size)` may not be touched; '' when it may."""
@@ -78,7 +83,9 @@ class SharedMemory:
         return f"{self.name_of(offset)} (offset 0x{offset:x}) runs {past} bytes past the CTA's 0x{self.end:x}"
 
     def view(self, offset: int, size: int, is_write: bool = False) -> Bytes:
-        """Return `size` bytes at window offset `offset` as a view; fault SHARED-WINDOW when out of bounds."""
+        """Return `size` bytes at window offset `offset` as a view; fault SHARED-WINDOW when out of
+        bounds.
+        """
         problem = self.misfit(offset, size)
         if problem:
             verb = "write" if is_write else "read"

@@ -68,6 +68,15 @@ def _smem_bytes(warp: Warp) -> int:
     return warp.cta.smem.end - RESERVED_BYTES
 
 
+def _allocated_smem_bytes(warp: Warp) -> int:
+    """Return the CTA's bytes, rounded up to what is allocated at once. MEASURED (H200): multiples of 128."""
+    grain = warp.grid.gpu.smem_granule_bytes
+    return -(-_smem_bytes(warp) // grain) * grain
+
+
+_RESERVED_END = 288
+"""Where the system's own data at the beginning of shared memory ends. MEASURED (H200, driver 580)."""
+
 _U32: dict[str, Reader] = {
     "%tid.x": _tid(0),
     "%tid.y": _tid(1),
@@ -96,13 +105,13 @@ _U32: dict[str, Reader] = {
     "%globaltimer_lo": lambda w: _globaltimer(w) & 0xFFFF_FFFF,
     "%globaltimer_hi": lambda w: _globaltimer(w) >> 32,
     "%dynamic_smem_size": lambda w: w.grid.kernel.dynamic_smem_bytes,
-    "%total_smem_size": _smem_bytes,
+    "%total_smem_size": _allocated_smem_bytes,
     "%aggr_smem_size": lambda w: _smem_bytes(w) + RESERVED_BYTES,
-    "%reserved_smem_offset_begin": lambda w: w.cta.smem.base,
-    "%reserved_smem_offset_end": lambda w: w.cta.smem.base + RESERVED_BYTES,
+    "%reserved_smem_offset_begin": lambda w: 0,
+    "%reserved_smem_offset_end": lambda w: _RESERVED_END,
     "%reserved_smem_offset_cap": lambda w: RESERVED_BYTES,
-    "%reserved_smem_offset_0": lambda w: w.cta.smem.base,
-    "%reserved_smem_offset_1": lambda w: w.cta.smem.base,
+    "%reserved_smem_offset_0": lambda w: 0,
+    "%reserved_smem_offset_1": lambda w: 0,
     **{f"%envreg{i}": lambda w: 0 for i in range(32)},
     **{f"%pm{i}": lambda w: 0 for i in range(8)},
 }

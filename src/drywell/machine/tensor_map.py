@@ -1,12 +1,12 @@
 """Tensor maps: what a TMA instruction is told about a tensor, and the 128 bytes that say it.
 
-MEASURED (H200, driver 13.0, by differencing encodes): the little-endian words q0..q7 below; q8 and q9 are
-the driver's own. A decoder reads q0..q7 only and ignores q1[21], which other encoders set or clear at
-will; q1[3:0] is 1 in a map for im2col and 0 (or 2, from CuTe's encoder) in a tiled one. An im2col map of
-4 dimensions has channels - 1 where the innermost box is, the lower corner's W and H and the upper corner's
-W and H in bytes 0 to 3 of q7, and pixels - 1 from bit 32 of q7.
-ASSUMED: with 3 and 5 dimensions each corner has the same 16 bits, split evenly (one s16, three s5); a map
-for im2col::w is laid out as one of 3 dimensions and has 3 in q1[3:0].
+MEASURED (H200, driver 13.0, equal for hundreds of maps of every kind that sm_90 has, and after every
+tensormap.replace): the little-endian words q0..q7 below; q8 and q9 are the driver's own. A decoder reads
+q0..q7 only and ignores q1[21], which other encoders set or clear at will; q1[3:0] is 1 in a map for im2col
+and 0 (or 2, from CuTe's encoder) in a tiled one. An im2col map has channels - 1 where the innermost box is,
+the lower corner in the first and the upper in the second 16 bits of q7 (3 dimensions: W; 4: a byte each of W
+and H; 5: five bits each of W, H and D), and pixels - 1 from bit 32 of q7.
+ASSUMED: a map for im2col::w is laid out as one of 3 dimensions and has 3 in q1[3:0].
 ASSUMED: what sm_90 cannot express (128B swizzles with wider atoms, the 96B swizzle, packed element types)
 has no known place; here element-type codes 13 to 15 go into the type field, the atomicity into q1[23:22]
 and 96B into q1[24], bits that drivers leave 0. The bytes alone thus carry everything, so maps may be
@@ -16,18 +16,23 @@ Source: CUDA driver API, cuTensorMapEncodeTiled; PTX ISA, tensormap.replace.
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from drywell.base.errors import KernelFault, LaunchError
-from drywell.machine.im2col import CORNER_BITS, MODES, corner_problems
+from drywell.machine.im2col import CORNER_BITS, MODES, box_edges, corner_problems
 
 MAP_BYTES = 128
 MAP_ALIGN = 64
 MAX_RANK = 5
 MAX_PIXELS = 1024
+MAX_BOX_BYTES = 228 << 10
+"""MEASURED (H200, driver 13.0): what a box may have, each dimension divided by its element stride and rounded
+down, the innermost too."""
+
 _READ_BYTES = 64
 
 
@@ -225,11 +230,14 @@ def _box_problems(tmap: TensorMap) -> list[str]:
     if tmap.elemtype in ("b4x16_p64", "b6x16_p32"):
         if tmap.box_dim[0] != 128:
             out.append(f"box_dim[0] is {tmap.box_dim[0]}; with {tmap.elemtype} it must be 128")
-    elif tmap.interleave_layout == "none" and inner_bits % 128:
+    elif inner_bits % 128:
         out.append(
             f"the innermost box is {tmap.box_dim[0]} x {tmap.element.bits} bits = {inner_bits / 8:g} bytes;"
             " it must be a multiple of 16 bytes"
         )
+    nbytes = _floor_bytes(tmap) if min(tmap.element_stride) > 0 else 0
+    if nbytes > MAX_BOX_BYTES:
+        out.append(f"the box has {nbytes} bytes; {MAX_BOX_BYTES} are the most")
     span = SWIZZLE_SPANS[tmap.swizzle]
     if span and tmap.interleave_layout == "none" and not tmap.element.is_packed and inner_bits > span * 8:
         out.append(
@@ -238,12 +246,23 @@ def _box_problems(tmap: TensorMap) -> list[str]:
     return out
 
 
+def _floor_bytes(tmap: TensorMap) -> int:
+    """Return the bytes of a box as the driver counts them: strides round down here, up in a copy."""
+    steps = tmap.element_stride if tmap.mode == "tile" else (1, 1)
+    counts = (box // step for box, step in zip(tmap.box_dim, steps, strict=True))
+    return math.prod(counts) * tmap.element.bits // 8
+
+
 def _mode_problems(tmap: TensorMap) -> list[str]:
     out = []
     if tmap.interleave_layout != "none" and tmap.rank < 3:
         out.append(f"interleave {tmap.interleave_layout} needs rank 3 or more, not {tmap.rank}")
-    if tmap.interleave_layout == "32B" and tmap.swizzle != "32B":
-        out.append(f"interleave 32B needs swizzle 32B, not {tmap.swizzle}")
+    if tmap.mode == "im2col":
+        out += [
+            f"the box is empty along {name}: with these corners it goes from {low} to {high}"
+            for name, (low, high) in zip("WHD", box_edges(tmap), strict=False)
+            if low > high
+        ]
     if tmap.mode == "im2col::w" and tmap.swizzle in ("none", "128B_ATOM_32B_FLIP_8B"):
         out.append(f"mode im2col::w needs a swizzle other than 128B_ATOM_32B_FLIP_8B, not {tmap.swizzle}")
     if tmap.fill_mode == "nan" and not tmap.element.is_float:
@@ -283,11 +302,7 @@ def encode(tmap: TensorMap) -> bytes:
         replace(raw, "element_stride", tmap.element_stride[i], i)
     for i, stride in enumerate(tmap.global_stride):
         replace(raw, "global_stride", stride, i)
-    volume = tmap.element.bits
-    steps = tmap.element_stride if tmap.mode == "tile" else (1, 1)
-    for box, step in zip(tmap.box_dim, steps, strict=True):
-        volume *= box // step
-    _set(raw, 8, 0, 64, volume // 8)
+    _set(raw, 8, 0, 64, _floor_bytes(tmap))
     _set(raw, 9, 0, 64, _SMEM_ALIGN[SWIZZLE_SPANS[tmap.swizzle]])
     return bytes(raw)
 

@@ -7,7 +7,8 @@ padding a load leaves as it was.
 
 MEASURED (H200): elements outside the tensor are filled, and counted by complete_tx like the others; with
 a swizzle the rows lie one swizzle span apart even when they are narrower, and the swizzle works on
-absolute shared addresses; a start that is not 16-byte aligned in the innermost dimension faults.
+absolute shared addresses; a start that is not 16-byte aligned in the innermost dimension faults, a shared
+address off 128 bytes and a store at negative coordinates too.
 ASSUMED: complete_tx counts the bytes of packed elements without their padding (CUTLASS and Triton expect
 that many); `padded_complete_tx` = slots counts the slots.
 Source: PTX ISA 9.7.9.27 (cp.async.bulk.tensor), 5.5 (tensors); CUDA driver API, cuTensorMapEncodeTiled.
@@ -26,9 +27,10 @@ from numpy.typing import NDArray
 
 from drywell.base.errors import UnsupportedError
 from drywell.layout.swizzle import SWIZZLE_MODES
-from drywell.machine.im2col import MAP_MODES, num_pixels, pixels, start_problem
+from drywell.machine.im2col import MAP_MODES, num_pixels, pixels, start_problem, store_problem
+from drywell.machine.interleave import sliced
 from drywell.machine.lanes import Bytes
-from drywell.machine.reduce import combine
+from drywell.machine.reduce import combine, reduces
 from drywell.machine.smem import SharedMemory
 from drywell.machine.tensor_map import MAP_ALIGN, MAP_BYTES, SWIZZLE_SPANS, TensorMap, decode, problems
 from drywell.machine.windows import GLOBAL_BASE
@@ -45,20 +47,12 @@ PADDED = {"b4x16_p64": 8, "b6x16_p32": 12}
 
 _UNMODELLED = {
     "96B": "the 96B swizzle (sm_103a only)",
-    "16B": "interleave 16B (how its slices lie in shared memory is not published)",
-    "32B": "interleave 32B (how its slices lie in shared memory is not published)",
+    "16B": "mode im2col of a tensor with interleave 16B",
+    "32B": "mode im2col of a tensor with interleave 32B",
 }
 
-_NAN_FILL: dict[str, bytes] = {
-    # MEASURED (H200) for f16; ASSUMED: the other types take the like pattern, a quiet NaN ending in 7.
-    "f16": b"\xf7\x7f",
-    "bf16": b"\xf7\x7f",
-    "f64": b"\xf7\xff\xff\xff\xff\xff\xff\x7f",
-    "f32": b"\xf7\xff\xff\x7f",
-    "f32.ftz": b"\xf7\xff\xff\x7f",
-    "tf32": b"\xf7\xff\xff\x7f",
-    "tf32.ftz": b"\xf7\xff\xff\x7f",
-}
+_NAN_FILL = np.array(0x7FF7, "<u2")
+"""MEASURED (H200): what a fill with NaN puts into every two bytes, whatever the type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +86,8 @@ class Box:
 def unmodelled(tmap: TensorMap) -> str:
     """Return what of a map TMA cannot do yet, in words; '' when it can do it."""
     swizzle = tmap.swizzle if tmap.swizzle == "96B" else ""
-    return next(
-        (_UNMODELLED[v] for v in (tmap.elemtype, swizzle, tmap.interleave_layout) if v in _UNMODELLED), ""
-    )
+    interleave = "" if tmap.mode == "tile" else tmap.interleave_layout
+    return next((_UNMODELLED[v] for v in (swizzle, interleave) if v in _UNMODELLED), "")
 
 
 @lru_cache(maxsize=256)
@@ -107,13 +100,14 @@ def box_of(tmap: TensorMap, mode: str = "tile", offsets: tuple[int, ...] = ()) -
         outer = [num_pixels(tmap, mode, offsets[0] if mode.startswith("im2col::w") else 0)]
     row_bytes = inner * tmap.element.bits // 8
     slot_bytes = PADDED.get(tmap.elemtype, CHUNK)
-    pitch = max(row_bytes * CHUNK // slot_bytes, SWIZZLE_SPANS[tmap.swizzle])
+    span = SWIZZLE_SPANS[tmap.swizzle] if tmap.interleave_layout == "none" else 0
+    pitch = max(row_bytes * CHUNK // slot_bytes, span)
     return Box(tuple(outer), math.prod(outer), row_bytes, pitch, slot_bytes)
 
 
 def box_bytes(tmap: TensorMap, mode: str = "tile", offsets: tuple[int, ...] = ()) -> int:
     """Return the bytes a copy of one box counts."""
-    return box_of(tmap, mode, offsets).num_bytes
+    return box_of(sliced(tmap, ())[0], mode, offsets).num_bytes
 
 
 def read_map(m: Warp, address: int, space: str = "") -> TensorMap:
@@ -156,6 +150,7 @@ def check(
     map), TMA-ALIGN (128 bytes in shared memory, 16 in the innermost dimension), SHARED-WINDOW.
     """
     _check_mode(m, tmap, coords, mode)
+    tmap, coords = sliced(tmap, coords)
     box = box_of(tmap, mode, offsets)
     if offset % SMEM_ALIGN:
         m.fault(
@@ -180,6 +175,32 @@ def check(
     return box
 
 
+def check_store(
+    m: Warp,
+    tmap: TensorMap,
+    coords: tuple[int, ...],
+    memory: SharedMemory,
+    offset: int,
+    mode: str = "tile",
+    op: str = "",
+) -> Box:
+    """Check the operands of a tensor store, or of a reduction `op`, and return its box.
+
+    Faults: those of `check`; TMA-BOX (MEASURED, H200: negative coordinates), TMA-MAP (an operation that the
+    element type does not have).
+    """
+    box = check(m, tmap, coords, memory, offset, mode)
+    if mode == "tile" and min(coords) < 0:
+        m.fault(
+            "TMA-BOX",
+            f"the coordinates {coords} of a store are negative",
+            hint="only loads may start before the tensor; shift the box, or store the part that is inside",
+        )
+    if op and not reduces(op, tmap.elemtype):
+        m.fault("TMA-MAP", f"a reduction .{op} through a tensor map of {tmap.elemtype} elements")
+    return box
+
+
 def _check_mode(m: Warp, tmap: TensorMap, coords: tuple[int, ...], mode: str) -> None:
     """Check that a map is made for the mode and has its rank, and where an im2col walk starts."""
     if tmap.mode != MAP_MODES[mode]:
@@ -201,8 +222,8 @@ def _check_mode(m: Warp, tmap: TensorMap, coords: tuple[int, ...], mode: str) ->
     if tmap.mode == "tile":
         return
     problem = start_problem(tmap, coords, mode)
-    if not problem and mode == "im2col_no_offs" and min(coords) < 0:
-        problem = f"the coordinates {coords} are negative"
+    if not problem and mode == "im2col_no_offs":
+        problem = store_problem(tmap, coords)
     if problem:
         m.fault("TMA-BOX", f"{problem} (an im2col map with corners {tmap.lower_corner}, {tmap.upper_corner})")
 
@@ -210,7 +231,8 @@ def _check_mode(m: Warp, tmap: TensorMap, coords: tuple[int, ...], mode: str) ->
 @dataclass(frozen=True, slots=True)
 class _Inside:
     """The part of a box inside the tensor: its first byte's address, its shape and strides (outermost
-    dimension first, bytes last), and where it lies in the box.
+    dimension first, bytes last), and where it lies in the box. `nbytes` is how far it reaches in the tensor:
+    what a store writes behind the edge need not belong to any array.
     """
 
     address: int
@@ -220,18 +242,29 @@ class _Inside:
     nbytes: int
 
 
-def _inside(tmap: TensorMap, coords: tuple[int, ...], box: Box) -> _Inside | None:
-    """Return the part of the box at `coords` that lies in the tensor; None when there is none."""
+def _written_end(tmap: TensorMap) -> int:
+    """Return where a store ends in the innermost dimension.
+
+    MEASURED (H200): it writes whole chunks of 16 bytes, also those that reach over the tensor's edge.
+    """
+    grain = 1 if tmap.element.is_packed else 8 * CHUNK // tmap.element.bits
+    return -(-tmap.global_dim[0] // grain) * grain
+
+
+def _inside(tmap: TensorMap, coords: tuple[int, ...], box: Box, end: int) -> _Inside | None:
+    """Return the part of the box at `coords` that lies in the tensor, whose innermost dimension ends at
+    `end`; None when there is none.
+    """
     bits = tmap.element.bits
     first = max(0, coords[0])
-    last = min(tmap.global_dim[0], coords[0] + tmap.box_dim[0])
+    last = min(end, coords[0] + tmap.box_dim[0])
     if first >= last:
         return None
     address = tmap.global_address + first * bits // 8
     length = (last - first) * bits // 8
     skip = (first - coords[0]) * bits // 8
     shape, strides, where = [length], [1], [slice(skip, skip + length)]
-    extent = length
+    extent = (min(last, tmap.global_dim[0]) - first) * bits // 8
     for i, count in enumerate(box.counts, 1):
         step, start, stride = tmap.element_stride[i], coords[i], tmap.global_stride[i - 1]
         low = max(0, -(start // step))
@@ -259,7 +292,7 @@ def _tensor_view(m: Warp, part: _Inside, is_write: bool) -> NDArray[Any]:
         for count, stride in zip(part.shape[:-1], part.strides[:-1], strict=True):
             starts = starts[..., None] + np.arange(count) * stride
         flat = starts.reshape(-1)
-        m.record("global", flat, part.shape[-1], is_write, "async", np.ones(flat.size, np.bool_))
+        m.record("global", flat, part.shape[-1], is_write, "async")
     return np.ndarray(
         part.shape,
         np.uint8,
@@ -280,20 +313,34 @@ def read_box(
     filled.
     """
     box = box_of(tmap, mode, offsets)
-    part = _inside(tmap, coords, box) if mode == "tile" else None
+    part = _inside(tmap, coords, box, tmap.global_dim[0]) if mode == "tile" else None
     full = (*box.counts[::-1], box.row_bytes)
     if part is not None and part.shape == full:
-        return _tensor_view(m, part, False).reshape(box.rows, box.row_bytes)
+        return _converted(tmap, _tensor_view(m, part, False)).reshape(box.rows, box.row_bytes)
     out = np.zeros((box.rows, box.row_bytes), np.uint8)
     if tmap.fill_mode == "nan":
-        pattern = np.frombuffer(_NAN_FILL[tmap.elemtype], np.uint8)
-        out.reshape(-1, pattern.size)[:] = pattern
+        out.view(_NAN_FILL.dtype)[:] = _NAN_FILL
     if part is not None:
-        out.reshape(full)[part.where] = _tensor_view(m, part, False)
+        out.reshape(full)[part.where] = _converted(tmap, _tensor_view(m, part, False))
     elif mode != "tile":
-        for row, piece in _pieces(tmap, coords, mode, offsets, box):
-            out[row][piece.where] = _tensor_view(m, piece, False)
+        for row, piece in _pieces(tmap, coords, mode, offsets, tmap.global_dim[0]):
+            out[row][piece.where] = _converted(tmap, _tensor_view(m, piece, False))
     return out
+
+
+def _converted(tmap: TensorMap, data: NDArray[Any]) -> NDArray[Any]:
+    """Return bytes of the tensor as they arrive in shared memory.
+
+    MEASURED (H200): those of tf32 are rounded to 10 fraction bits, to nearest even, subnormals too, and a NaN
+    becomes 0x7fffe000; those of f32.ftz stay as they are.
+    """
+    if not tmap.elemtype.startswith("tf32"):
+        return data
+    words = np.ascontiguousarray(data).view("<u4")
+    rounded = words + np.uint32(0xFFF) + (words >> np.uint32(13) & np.uint32(1)) & np.uint32(0xFFFF_E000)
+    is_nan = (words & np.uint32(0x7FFF_FFFF)) > np.uint32(0x7F80_0000)
+    rounded = np.where(is_nan, np.uint32(0x7FFF_E000), rounded)
+    return np.ascontiguousarray(rounded).view(np.uint8).reshape(data.shape)
 
 
 def write_box(
@@ -302,28 +349,32 @@ def write_box(
     """Write a box (uint8[rows, row_bytes]) to global memory, dropping what is outside; with `op` combine
     it there.
 
-    `op` is add, min, max, inc, dec, and, or, xor, on the map's element type. ASSUMED: negative start
-    coordinates are clipped like the far edge (PTX forbids them in stores).
+    `op` is add, min, max, inc, dec, and, or, xor, on the map's element type. Bytes between the tensor's edge
+    and the next multiple of 16 are written too.
     """
     box = box_of(tmap, mode)
-    pieces = []
-    if mode == "tile":
-        part = _inside(tmap, coords, box)
-        if part is not None:
-            pieces = [(part, data.reshape(*box.counts[::-1], box.row_bytes)[part.where])]
-    else:
-        rows = _pieces(tmap, coords, mode, (), box)
-        pieces = [(piece, data[row][piece.where]) for row, piece in rows]
-    for piece, new in pieces:
-        view = _tensor_view(m, piece, True)
-        view[...] = combine(op, tmap.elemtype, view, new) if op else new
+    shaped = data.reshape(*box.counts[::-1], box.row_bytes)
+    ftz = tmap.elemtype.endswith(".ftz")
+    for at, piece in _targets(tmap, coords, mode, _written_end(tmap)):
+        view, new = _tensor_view(m, piece, True), shaped[at][piece.where]
+        view[...] = combine(op, tmap.elemtype, view, new, ftz=ftz) if op else new
+
+
+def _targets(
+    tmap: TensorMap, coords: tuple[int, ...], mode: str, end: int
+) -> tuple[tuple[Any, _Inside], ...]:
+    """Return the parts of a store that lie in the tensor, each with its index in the box (`...`: all)."""
+    if mode != "tile":
+        return tuple(_pieces(tmap, coords, mode, (), end))
+    part = _inside(tmap, coords, box_of(tmap, mode), end)
+    return () if part is None else ((..., part),)
 
 
 def _pieces(
-    tmap: TensorMap, coords: tuple[int, ...], mode: str, offsets: tuple[int, ...], box: Box
+    tmap: TensorMap, coords: tuple[int, ...], mode: str, offsets: tuple[int, ...], end: int
 ) -> Iterator[tuple[int, _Inside]]:
     """Yield the rows of a gather or an im2col copy that lie in the tensor: number, and which part does."""
-    first, last = max(0, coords[0]), min(tmap.global_dim[0], coords[0] + tmap.box_dim[0])
+    first, last = max(0, coords[0]), min(end, coords[0] + tmap.box_dim[0])
     if first >= last:
         return
     bits = tmap.element.bits
@@ -334,8 +385,9 @@ def _pieces(
         places = pixels(tmap, coords, mode, offsets)
     inside = ((places >= 0) & (places < np.array(tmap.global_dim[1:], np.int64))).all(1)
     starts = tmap.global_address + first * bits // 8 + places @ np.array(tmap.global_stride, np.int64)
+    extent = (min(last, tmap.global_dim[0]) - first) * bits // 8
     for row in np.flatnonzero(inside):
-        yield int(row), _Inside(int(starts[row]), (length,), (1,), (slice(skip, skip + length),), length)
+        yield int(row), _Inside(int(starts[row]), (length,), (1,), (slice(skip, skip + length),), extent)
 
 
 @lru_cache(maxsize=512)
@@ -367,11 +419,12 @@ def _chunks(
         m.changed()
     if m.grid.observers:
         base = memory.base | offset
-        where, size = np.array([base]), box.footprint
+        where, size, home = np.array([base]), box.footprint, memory.cta.linear
+        pad = CHUNK - box.slot_bytes
         if box.pitch != box.row_bytes:
             where = base + index.reshape(-1) * dtype.itemsize
             size = box.slot_bytes if tmap.elemtype in PADDED else dtype.itemsize
-        m.record("shared", where, size, is_write, "async", np.ones(where.size, np.bool_))
+        m.record("shared", where, size, is_write, "async", home=home, layout=tmap.swizzle, pad=pad)
     return view.view(dtype), index, dtype
 
 
@@ -425,6 +478,7 @@ def load(
     """
     for memory, offset in targets:
         check(m, tmap, coords, memory, offset, mode, offsets)
+    tmap, coords = sliced(tmap, coords)
     box = box_of(tmap, mode, offsets)
     data = read_box(m, tmap, coords, mode, offsets)
     for memory, offset in targets:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drywell.base.events import TmemAllocated
+from drywell.base.events import Relinquished, Remarked, TmemAllocated, TmemAwaited
 from drywell.base.options import Options
 from drywell.layout.tmem import (
     ALLOC_COLS,
@@ -117,7 +117,7 @@ class PairRequest:
             self.is_taken = True
             granule = self.asks[0].warp.sm.tmem.choose(self.bases())
             for ask in self.asks.values():
-                ask.store(ask.warp.sm.tmem.take(ask.warp, granule, ask.num_cols))
+                ask.store(ask.warp.sm.tmem.take(ask.warp, granule, ask.num_cols, cta_group=2))
                 ask.warp.cta.tmem.pairs[granule] = self
         self.passed.add(side)
 
@@ -174,6 +174,7 @@ class TensorMemory:
         if self._can_take(m.cta, num_cols):
             take()
             return None
+        self.tell_waiting(m, num_cols)
         reason = WaitReason("tmem_alloc", lambda: self._why(m.cta, num_cols))
         return Wait(lambda: self._can_take(m.cta, num_cols), take, reason)
 
@@ -229,6 +230,8 @@ class TensorMemory:
         if request.is_ready():
             request.leave(side)
             return None
+        for asked in request.asks.values() if len(request.asks) == 2 else ():
+            asked.warp.sm.tmem.tell_waiting(asked.warp, asked.num_cols)
         reason = WaitReason("tmem_alloc", lambda: request.why(side))
         return Wait(request.is_ready, lambda: request.leave(side), reason)
 
@@ -248,7 +251,7 @@ class TensorMemory:
     def _can_take(self, cta: Cta, num_cols: int) -> bool:
         return self.permit in (None, cta) and bool(self.bases(num_cols))
 
-    def take(self, m: Warp, granule: int, num_cols: int) -> int:
+    def take(self, m: Warp, granule: int, num_cols: int, cta_group: int = 1) -> int:
         """Mark the free block at `granule` as the CTA's and return its address; its cells are fresh."""
         mask = _granule_mask(granule, num_cols)
         holding = m.cta.tmem
@@ -263,7 +266,7 @@ class TensorMemory:
         col = granule * GRANULE_COLS
         self.cells[:, col : col + num_cols] = POISON if self.options.tmem_fresh == "poison" else 0
         self.written[:, col : col + num_cols] = self.options.tmem_fresh == "zero"
-        self._tell(m, col, num_cols, False)
+        self._tell(m, col, num_cols, False, cta_group)
         return col
 
     def dealloc(self, m: Warp, taddr: int, num_cols: int) -> None:
@@ -294,12 +297,13 @@ class TensorMemory:
             m.fault(
                 "FREE-SIZE", f"{what}: that allocation has {holding.sizes[granule]} columns; free all of them"
             )
+        is_pair = granule in holding.pairs
         self._check_pair(m, granule, what)
         self.sm_map &= ~mask
         holding.mine &= ~mask
         holding.starts &= ~(1 << granule)
         del holding.sizes[granule], holding.allocators[granule]
-        self._tell(m, granule * GRANULE_COLS, num_cols, True)
+        self._tell(m, granule * GRANULE_COLS, num_cols, True, 2 if is_pair else 1)
 
     def _check_pair(self, m: Warp, granule: int, what: str) -> None:
         """Fault PAIR-DEALLOC-EARLY when the peer still waits in the allocation that is freed."""
@@ -313,12 +317,16 @@ class TensorMemory:
             )
 
     def relinquish(self, m: Warp) -> None:
-        """Give up the right to allocate: other CTAs of the SM may now. Each CTA of a pair does for itself."""
+        """Give up the right to allocate: other CTAs of the SM may now. Each CTA of a pair does for
+        itself.
+        """
         m.cta.tmem.relinquished = True
         m.cta.tmem.is_used = True
         if self.permit is m.cta:
             self.permit = None
         m.changed()
+        if m.grid.observers:
+            m.grid.emit(Relinquished(m.agent(), m.place()))
 
     def cta_exits(self, cta: Cta) -> str:
         """Take back the permit of a CTA that ends; return what it leaks ('' for nothing). Leaked columns
@@ -330,10 +338,21 @@ class TensorMemory:
             return ""
         return f"the CTA exits and {_holds(cta.tmem)} of Tensor Memory"
 
-    def _tell(self, m: Warp, col: int, num_cols: int, is_free: bool) -> None:
+    def _tell(self, m: Warp, col: int, num_cols: int, is_free: bool, cta_group: int) -> None:
         m.changed()
         if m.grid.observers:
-            m.grid.emit(TmemAllocated(m.agent(), self.sm, col, num_cols, is_free, m.place()))
+            m.grid.emit(TmemAllocated(m.agent(), self.sm, col, num_cols, is_free, m.place(), cta_group))
+
+    def tell_waiting(self, m: Warp, num_cols: int) -> None:
+        """Tell the observers that an allocation of `num_cols` columns has to wait, when it has to on this
+        SM.
+        """
+        if not m.grid.observers or self._can_take(m.cta, num_cols):
+            return
+        is_denied = self.permit not in (None, m.cta)
+        permit = self.permit.linear if is_denied and self.permit is not None else -1
+        holders = () if self.bases(num_cols) else tuple(c.linear for c in m.sm.ctas if c.tmem.mine)
+        m.grid.emit(TmemAwaited(m.agent(), self.sm, num_cols, permit, holders, m.place()))
 
     def _why(self, cta: Cta, num_cols: int) -> str:
         """Say what an allocation waits for."""
@@ -364,21 +383,26 @@ class TensorMemory:
         """
         lane = decode(taddr)[0]
         partition = m.index % NUM_PARTITIONS
-        if lane // PARTITION_LANES != partition and self.options.tmem_lane_window == "local":
-            return local_lane(taddr, m.index)
+        if lane // PARTITION_LANES == partition:
+            return lane
         first = partition * PARTITION_LANES
-        if lane // PARTITION_LANES != partition:
-            m.fault(
-                "TMEM-LANE-WINDOW",
-                f"address 0x{taddr:08x} names lane {lane}, and warp {m.index} reaches lanes {first} to"
-                f" {first + PARTITION_LANES - 1} only (warp index modulo 4)",
-                hint=f"use a lane field of {first}",
-            )
-        return lane
+        detail = (
+            f"address 0x{taddr:08x} names lane {lane}, and warp {m.index} reaches lanes {first} to"
+            f" {first + PARTITION_LANES - 1} only (warp index modulo 4)"
+        )
+        hint = f"use a lane field of {first}"
+        if self.options.tmem_lane_window == "error":
+            m.fault("TMEM-LANE-WINDOW", detail, hint=hint)
+        if m.grid.observers and lane >= PARTITION_LANES:  # lanes counted from 0 in every warp are a custom
+            m.grid.emit(Remarked(m.agent(), "TMEM-LANE-WINDOW", detail, hint, m.place()))
+        return local_lane(taddr, m.index)
 
     def check(self, m: Warp, col: int, num_cols: int, what: str = "access") -> None:
         """Fault TMEM-COL-OOB or TMEM-NO-ALLOC unless the CTA of `m` owns columns col .. col + num_cols -
         1.
+
+        Ownership counts when an operation is issued (there the checks stand that ptxas inserts on request):
+        one that performs after its CTA has freed the columns still touches them.
         """
         cols = f"columns {col} to {col + num_cols - 1}" if num_cols != 1 else f"column {col}"
         if col < 0 or col + num_cols > NUM_COLS:
@@ -388,6 +412,9 @@ class TensorMemory:
         mask = (1 << last + 1) - (1 << first)
         holding = m.cta.tmem
         if holding.mine & mask == mask:
+            return
+        performing = m.grid.pending.performing
+        if performing is not None and performing.warp.cta is m.cta:
             return
         if holding.mine >> first & 1:
             m.fault(
@@ -416,7 +443,7 @@ class TensorMemory:
             m.changed()
         if m.grid.observers:
             lanes = np.arange(lane, lane + num_lanes, dtype=np.int64)
-            m.record("tmem", lanes << 16 | col, num_cols, write, "tensor", np.ones(num_lanes, np.bool_))
+            m.record("tmem", lanes << 16 | col, num_cols, write, "tensor", home=m.cta.linear)
         return self.cells[where]
 
     def read(self, m: Warp, lanes: Index, cols: Index) -> Cells:
@@ -447,7 +474,7 @@ class TensorMemory:
         self.check(m, low, high - low + 1, what)
         if m.grid.observers:
             words = np.unique(np.asarray(lanes, np.int64) << 16 | np.asarray(cols, np.int64))
-            m.record("tmem", words, 1, is_write, "tensor", np.ones(words.size, np.bool_))
+            m.record("tmem", words, 1, is_write, "tensor", home=m.cta.linear)
 
     def _check_lanes(self, m: Warp, low: int, high: int, is_write: bool) -> None:
         if low < 0 or high >= NUM_LANES:

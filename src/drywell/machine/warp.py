@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.errors import KernelFault
-from drywell.base.events import Access, Agent, Issued, Proxy, Space
+from drywell.base.events import (
+    ACQUIRE,
+    NO_WORK,
+    RELEASE,
+    WEAK,
+    Access,
+    Agent,
+    Arrived,
+    Fenced,
+    FenceKind,
+    Issued,
+    LanesExited,
+    Order,
+    Passed,
+    Proxy,
+    Retired,
+    Space,
+    Sync,
+    Work,
+)
 from drywell.base.span import NOWHERE, Span
 from drywell.machine import access, smem, special
 from drywell.machine.barrier import Meeting
@@ -31,7 +50,7 @@ class Warp:
 
     `registers` is the flat buffer, `values[i]` the typed view of register i. `live` are the lanes that
     exist and have not exited. `carry` is CC.CF of each lane. `num_registers` is the count setmaxnreg moves
-    (None: not known).
+    (None: not known). `unwaited` are its loads and stores of Tensor Memory since the last wait for such.
     """
 
     __slots__ = (
@@ -50,11 +69,13 @@ class Warp:
         "local",
         "mask",
         "meetings",
+        "num_meetings",
         "num_registers",
         "registers",
         "sm",
         "span",
         "specials",
+        "unwaited",
         "values",
     )
 
@@ -75,7 +96,9 @@ class Warp:
         self.call_params = LaneMemory("param", 0, CALL_PARAMS)
         self.bulk_groups = LaneGroups()
         self.cp_async_groups = LaneGroups()
+        self.unwaited: list[AsyncOp] = []
         self.meetings: dict[Any, Meeting] = {}
+        self.num_meetings = 0
         self.cluster_arrived: Mask = np.zeros(LANES, np.bool_)
         self.cluster_generation = np.zeros(LANES, np.int64)
         self.num_registers: int | None = cta.grid.kernel.max_registers
@@ -113,7 +136,9 @@ class Warp:
         return self._agent if op is None else op.agent
 
     def special(self, name: str) -> Any:
-        """Return a special register: uint32[32], uint64[32] or bool[32]; a tuple of four for a vector one."""
+        """Return a special register: uint32[32], uint64[32] or bool[32]; a tuple of four for a vector
+        one.
+        """
         return special.read(self, name)
 
     # memory
@@ -126,6 +151,8 @@ class Warp:
         align: int | None = None,
         mask: Mask | None = None,
         proxy: Proxy = "generic",
+        order: Order = WEAK,
+        is_atomic: bool = False,
     ) -> Bytes:
         """Read `size` bytes (1..32) at each active lane's address: uint8[32, size], zero for inactive
         lanes.
@@ -141,7 +168,9 @@ class Warp:
             data = part.buffer.gather(part.offsets, part.mask, size, align)
             out = data if out is None else out | data
             if self.grid.observers:
-                self.record(part.space, addresses, size, False, proxy, part.mask)
+                self.record(
+                    part.space, addresses, size, False, proxy, part.mask, part.home, order, is_atomic
+                )
         return np.zeros((LANES, size), np.uint8) if out is None else out
 
     def store(
@@ -152,17 +181,25 @@ class Warp:
         align: int | None = None,
         mask: Mask | None = None,
         proxy: Proxy = "generic",
+        order: Order = WEAK,
+        is_atomic: bool = False,
     ) -> None:
         """Write each active lane's row of `data` (uint8[32, size]) at its address; checks as `load`."""
         lanes = self.mask if mask is None else mask
         size = data.shape[1]
         align = size if align is None else align
         for part in access.resolve(self, space, addresses, lanes, size, align, True):
+            same = None
+            if self.grid.observers:
+                old = part.buffer.gather(part.offsets, part.mask, size, align)
+                same = (old == data).all(axis=1)[part.mask]
             part.buffer.scatter(part.offsets, part.mask, data, align)
             if part.space in ("global", "shared"):
                 self.grid.version += 1
-            if self.grid.observers:
-                self.record(part.space, addresses, size, True, proxy, part.mask)
+            if same is not None:
+                self.record(
+                    part.space, addresses, size, True, proxy, part.mask, part.home, order, is_atomic, same
+                )
 
     def update(
         self,
@@ -171,6 +208,7 @@ class Warp:
         size: int,
         combine: Callable[[Bytes, Mask], Bytes],
         mask: Mask | None = None,
+        order: Order = WEAK,
     ) -> Bytes:
         """Read, combine and write in one step per lane, lowest lane first (atomics); return the old
         bytes.
@@ -188,23 +226,46 @@ class Warp:
             now &= todo
             if not now.any():  # the one address that idle lanes are given is also an active lane's
                 now[todo.argmax()] = True
-            old = self.load(space, addresses, size, mask=now)
+            old = self.load(space, addresses, size, mask=now, order=order, is_atomic=True)
             new = combine(old, now)
             result[now] = old[now]
             version = self.grid.version
-            self.store(space, addresses, new, mask=now)
+            self.store(space, addresses, new, mask=now, order=order, is_atomic=True)
             if np.array_equal(old[now], new[now]):
                 self.grid.version = version
             todo &= ~now
         return result
 
+    def put_slot(self, address: int, data: Bytes) -> None:
+        """Write what tcgen05.alloc gives back, the address of its columns, at a shared-window address."""
+        memory, offset = self.shared_target(address)
+        memory.view(offset, data.size, True)[:] = data
+        self.grid.version += 1
+        if self.grid.observers:
+            home, where = memory.cta.linear, (address,)
+            self.grid.emit(
+                Access(
+                    self._agent,
+                    "shared",
+                    where,
+                    data.size,
+                    True,
+                    "generic",
+                    (),
+                    self.span,
+                    home,
+                    is_slot=True,
+                )
+            )
+
     def shared(
         self, address: int, size: int, cluster: bool = False, write: bool = False, proxy: Proxy = "generic"
     ) -> Bytes:
-        """Return `size` bytes at a shared-window address as a uint8 view; `cluster` allows another CTA's."""
+        """Return `size` bytes at a shared-window address as a uint8 view; `cluster` allows another CTA's.
+        """
         memory, offset = self.shared_target(address, cluster)
         view = memory.view(offset, size, write)
-        self._note("shared", address, size, write, proxy)
+        self._note("shared", address, size, write, proxy, memory.cta.linear)
         return view
 
     def shared_target(self, address: int, cluster: bool = False) -> tuple[smem.SharedMemory, int]:
@@ -234,8 +295,11 @@ class Warp:
             )
         return self.grid.params.view(inner, size)
 
-    def mbarrier(self, address: int, cluster: bool = False) -> Mbarrier:
-        """Return a handle on the mbarrier at a shared-window address, bound to the present place.
+    def mbarrier(
+        self, address: int, cluster: bool = False, lane: int = -1, order: Order = RELEASE
+    ) -> Mbarrier:
+        """Return a handle on the mbarrier at a shared-window address, bound to the present place; `lane` is
+        who uses it (-1: an operation, or the active lanes), `order` how its arrivals are ordered.
 
         Faults: MISALIGNED (8 bytes), MBAR-REMOTE-FORM (another CTA's without `cluster`), SHARED-WINDOW.
         """
@@ -247,31 +311,61 @@ class Warp:
                 hint="use the .shared::cluster form, or clear the rank bits",
             )
         memory, offset = smem.owner(self.cta, address, cluster, "mbarrier operation")
-        return Mbarrier(memory, offset, self)
+        return Mbarrier(memory, offset, self, (lane,) if lane >= 0 else (), order)
 
-    def mbarrier_at(self, rank: int, offset: int) -> Mbarrier:
+    def mbarrier_at(self, rank: int, offset: int, order: Order = RELEASE) -> Mbarrier:
         """Return a handle on the mbarrier at `offset` in the CTA of `rank` (multicast signals)."""
-        return self.mbarrier(rank << RANK_SHIFT | offset, cluster=True)
+        return self.mbarrier(rank << RANK_SHIFT | offset, cluster=True, order=order)
 
     # events, operations, faults
 
     def record(
-        self, space: Space, addresses: NDArray[Any], size: int, is_write: bool, proxy: Proxy, mask: Mask
+        self,
+        space: Space,
+        addresses: NDArray[Any],
+        size: int,
+        is_write: bool,
+        proxy: Proxy,
+        mask: Mask | None = None,
+        home: int = -1,
+        order: Order = WEAK,
+        is_atomic: bool = False,
+        unchanged: Mask | None = None,
+        layout: str = "",
+        pad: int = 0,
     ) -> None:
-        """Tell the observers of one access by the lanes of `mask`, to the memory of this warp's CTA."""
-        where = tuple(addresses[mask].tolist())
-        who = lane_list(mask)
-        agent = self.agent()
-        peer = None if agent.cta == self.cta.linear else self.cta.linear
-        self.grid.emit(Access(agent, space, where, size, is_write, proxy, who, self.place(), peer))
+        """Tell the observers of one access, by the lanes of `mask` (None: as a whole); `home` is the CTA
+        whose memory it is, `pad` the bytes behind each place that a write leaves out.
+        """
+        where, who = (addresses, ()) if mask is None else (addresses[mask], lane_list(mask))
+        self.grid.emit(
+            Access(
+                self.agent(),
+                space,
+                where,
+                size,
+                is_write,
+                proxy,
+                who,
+                self.place(),
+                home,
+                order,
+                is_atomic,
+                unchanged,
+                layout=layout,
+                pad=pad,
+            )
+        )
 
-    def _note(self, space: Space, address: int, size: int, is_write: bool, proxy: Proxy) -> None:
+    def _note(
+        self, space: Space, address: int, size: int, is_write: bool, proxy: Proxy, home: int = -1
+    ) -> None:
         """Record one bulk access and, for a write, that the state changes."""
         if is_write:
             self.grid.version += 1
         if self.grid.observers:
             agent, place = self.agent(), self.place()
-            self.grid.emit(Access(agent, space, (address,), size, is_write, proxy, (), place))
+            self.grid.emit(Access(agent, space, (address,), size, is_write, proxy, (), place, home))
 
     def issue(self, op: AsyncOp) -> AsyncOp:
         """Queue an asynchronous operation and return it; its lanes default to the active ones."""
@@ -280,7 +374,7 @@ class Warp:
         self.grid.pending.add(op)
         self.grid.version += 1
         if self.grid.observers:
-            self.grid.emit(Issued(op.agent, op.unit, op.what, op.span))
+            self.grid.emit(Issued(op.agent, op.unit, op.what, op.span, op.lanes, op.work))
         return op
 
     def start(
@@ -290,9 +384,49 @@ class Warp:
         *stages: Callable[[], Any],
         queue: Any = None,
         ready: Callable[[], bool] | None = None,
+        work: Work = NO_WORK,
+        lanes: tuple[int, ...] = (),
     ) -> AsyncOp:
-        """Build and issue an operation of this warp at the present place."""
-        return self.issue(AsyncOp(unit, what, self, self.span, stages, queue, self.lanes(), ready))
+        """Build and issue an operation of this warp (of `lanes`, default all active) at the present
+        place.
+        """
+        who = lanes or self.lanes()
+        return self.issue(AsyncOp(unit, what, self, self.span, stages, queue, who, ready, work=work))
+
+    def arrived(self, sync: Sync, use: int, order: Order = RELEASE, mask: Mask | None = None) -> None:
+        """Tell that the active lanes (or those of `mask`) came to `sync`, in its use number `use`."""
+        if self.grid.observers:
+            who = lane_list(self.mask if mask is None else mask)
+            self.grid.emit(Arrived(self.agent(), who, sync, use, order, self.place()))
+
+    def passed(self, sync: Sync, use: int, order: Order = ACQUIRE, mask: Mask | None = None) -> None:
+        """Tell that use number `use` of `sync` is over and lets the active lanes (or those of `mask`) go
+        on.
+        """
+        if self.grid.observers:
+            who = lane_list(self.mask if mask is None else mask)
+            self.grid.emit(Passed(self.agent(), who, sync, use, order, self.place()))
+
+    def fenced(self, kind: FenceKind, order: Order = WEAK, space: str = "", address: int = -1) -> None:
+        """Tell that the active lanes executed a fence."""
+        if self.grid.observers:
+            self.grid.emit(Fenced(self.agent(), self.lanes(), kind, order, space, self.place(), address))
+
+    def retired(
+        self,
+        ops: Iterable[AsyncOp],
+        is_read: bool = False,
+        lanes: tuple[int, ...] = (),
+        even_none: bool = False,
+    ) -> None:
+        """Tell that `lanes` (default: the active ones) have seen the end of their operations `ops`; of none
+        only with `even_none`.
+        """
+        if self.grid.observers:
+            numbers = tuple(sorted({op.number for op in ops}))
+            who = lanes or self.lanes()
+            if numbers or even_none:
+                self.grid.emit(Retired(self.agent(), who, numbers, self.place(), is_read))
 
     def fault(self, rule: str, detail: str, hint: str = "", lanes: tuple[int, ...] = ()) -> NoReturn:
         """Raise the KernelFault `rule` at the present place, for `lanes` (default: the active ones)."""
@@ -335,9 +469,12 @@ class Warp:
             )
 
     def exit_lanes(self, mask: Mask) -> None:
-        """End the lanes of `mask`: barriers no longer wait for them, and the CTA ends with its last lane."""
+        """End the lanes of `mask`: barriers no longer wait for them, and the CTA ends with its last lane.
+        """
         self.live &= ~mask
         self.grid.version += 1
+        if self.grid.observers:
+            self.grid.emit(LanesExited(self._agent, lane_list(mask), self.span))
         for meeting in tuple(self.meetings.values()):
             meeting.settle()
         self.cta.barriers.settle()

@@ -3,18 +3,6 @@
 Pure functions over NumPy arrays of codes; no state. May import `base` and `arch` only.
 """
 
-from drywell.numerics.approx import (
-    cos,
-    div_approx,
-    div_full,
-    ex2,
-    lg2,
-    rcp_approx,
-    rsqrt,
-    sin,
-    sqrt_approx,
-    tanh,
-)
 from drywell.numerics.block_scale import mma_mxf4
 from drywell.numerics.comparison import (
     COMPARISONS,
@@ -84,12 +72,8 @@ __all__ = [
     "compare",
     "convert",
     "copy_sign",
-    "cos",
     "decode",
     "div",
-    "div_approx",
-    "div_full",
-    "ex2",
     "expand",
     "float32_of",
     "flush_subnormals",
@@ -99,7 +83,6 @@ __all__ = [
     "from_integer",
     "has_property",
     "is_nan",
-    "lg2",
     "maximum",
     "minimum",
     "mma_f16",
@@ -110,15 +93,10 @@ __all__ = [
     "mul",
     "negate",
     "rcp",
-    "rcp_approx",
     "round_to_integral",
-    "rsqrt",
     "select",
-    "sin",
     "sqrt",
-    "sqrt_approx",
     "sub",
-    "tanh",
     "to_float64",
     "to_integer",
 ]

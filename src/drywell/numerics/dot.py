@@ -86,11 +86,17 @@ class _Form:
     scale_d_shift: int
     zeros_count: bool
     scaled_d_flushes: bool
+    zero_d_exponent: int | None = None
 
     @property
     def zero_raw(self) -> int:
         """Return the exponent of a zero."""
         return ZERO_EXPONENT if self.zeros_count else NO_EXPONENT
+
+    @property
+    def zero_d_raw(self) -> int:
+        """Return the exponent of a zero D."""
+        return self.zero_raw if self.zero_d_exponent is None else self.zero_d_exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +126,22 @@ def mma_f32(
     sfa: ArrayLike | None = None,
     sfb: ArrayLike | None = None,
     live: BoolArray | None = None,
+    zero_d_exponent: int | None = None,
     unsettled: Unsettled | None = None,
 ) -> NDArray[np.uint32]:
     """Return D = A * B^T + D * 2^-scale_d_shift as f32 codes [M, N], for the K of one instruction.
 
     `a_codes` is [M, K], `b_codes` [N, K]; `d_bits` f32 codes [M, N], or None when D is not read. `sfa`
     [M, J] and `sfb` [N, J] are ue8m0 codes, each for K / J consecutive k (kind::mxf8f6f4 has J = 1); None:
-    no scaling. A sparse A comes expanded with its mask `live` [M, K] (`sparsity.expand`). Counts go to
-    `unsettled`, see `corners`.
+    no scaling. A sparse A comes expanded with its mask `live` [M, K] (`sparsity.expand`). `zero_d_exponent`
+    is what a zero D has in the window. Counts go to `unsettled`, see `corners`.
 
     >>> one = np.full((1, 16), 0x3C00, np.uint16)
     >>> hex(mma_f32(one, one, None, "f16", "f16")[0, 0])
     '0x41800000'
     """
     flags = (negate_a, negate_b, scale_d_shift, zero_products_in_window, scaled_d_flushes)
-    form = _Form(a_fmt, b_fmt, "f32", *flags)
+    form = _Form(a_fmt, b_fmt, "f32", *flags, zero_d_exponent)
     return _mma(form, _inputs(form, a_codes, b_codes, d_bits, sfa, sfb, live), unsettled)
 
 
@@ -183,7 +190,7 @@ def _mma(form: _Form, given: _Inputs, unsettled: Unsettled | None) -> NDArray[An
     """Take the operands apart, run the exact or the windowed sum, and count what hangs on open questions."""
     x = _operand(form.a_fmt, given.a, form.negate_a, form.zero_raw, given.sfa, given.live)
     y = _operand(form.b_fmt, given.b, form.negate_b, form.zero_raw, given.sfb, None)
-    d = accumulator(form.d_fmt, given.d, form.scale_d_shift, form.zero_raw)
+    d = accumulator(form.d_fmt, given.d, form.scale_d_shift, form.zero_d_raw)
     tiny = _has_tiny(form, d)
     if tiny and form.scaled_d_flushes:
         d = _flushed(form, d)
@@ -223,7 +230,7 @@ def _flushed(form: _Form, d: Accumulator) -> Accumulator:
     """Return the old D with what is below the smallest normal number made zero."""
     assert d.raw is not None and d.magnitude is not None
     keep = d.raw >= FORMATS[form.d_fmt].min_exponent
-    raw = np.where(keep | (d.magnitude == 0), d.raw, np.int32(form.zero_raw))
+    raw = np.where(keep | (d.magnitude == 0), d.raw, np.int32(form.zero_d_raw))
     return replace(d, magnitude=d.magnitude * keep, raw=raw)
 
 

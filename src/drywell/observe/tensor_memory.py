@@ -102,7 +102,7 @@ class TmemMap:
         lanes, columns = addresses >> 16, addresses & 0xFFFF
         first = int(columns.min())
         writer = Writer(event.span, unit, what, first, int(columns.max()) + event.size - first)
-        cta = event.agent.cta if event.peer is None else event.peer
+        cta = event.home
         cells = self.cells.get(cta)
         if cells is None:
             cells = self.cells[cta] = np.full((NUM_LANES, NUM_COLS), -1, np.int32)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
+import sys
 from functools import lru_cache
 
 _INTEGER = re.compile(
@@ -35,19 +37,29 @@ def read_integer(text: str) -> tuple[int, bool] | None:
 def read_float(text: str) -> tuple[int, int] | None:
     """Return (bits, width) of a float literal without sign: 32 for `0f...`, else 64; or None.
 
+    MEASURED: a decimal number that no normal f64 is near is refused (ptxas 13.0: "Constant overflow").
     Source: PTX manual, "Floating-Point Constants".
     """
     match = _BITS.fullmatch(text)
     if match is not None:
         return (int(match[1], 16), 32) if match[1] else (int(match[2], 16), 64)
-    if _DECIMAL.fullmatch(text):
+    if _DECIMAL.fullmatch(text) and not _is_out_of_range(text):
         return int.from_bytes(struct.pack(">d", float(text)), "big"), 64
     return None
+
+
+def _is_out_of_range(text: str) -> bool:
+    """Tell whether a decimal float is beyond the normal numbers of f64, zero apart."""
+    value = float(text)
+    digits = text.lower().partition("e")[0].strip("0.")
+    return value == math.inf or (value < sys.float_info.min and digits != "")
 
 
 def number_problem(text: str) -> tuple[str, str]:
     """Say what is wrong with a number that is neither an integer nor a float: (remark, hint)."""
     head = text[:2].lower()
+    if _DECIMAL.fullmatch(text):
+        return "it is out of the range of f64's normal numbers", "write its bits: 0d and 16 digits"
     if head in ("0f", "0d"):
         digits = 8 if head == "0f" else 16
         return f"'{text[:2]}' needs exactly {digits} hexadecimal digits, found {len(text) - 2}", ""

@@ -1,15 +1,13 @@
-"""Diagnostics of a text and findings of a run as lines: the place, the line of the text with a caret, notes
-and the hint.
-"""
+"""Diagnostics of a text as lines: the place, the line of the text with a caret, notes and the hint."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from drywell.base.diagnostic import Diagnostic, Finding, Severity
+from drywell.base.diagnostic import Diagnostic, Severity
 from drywell.base.span import Source, Span
-from drywell.report.text import SEVERITY_STYLES, Line, Lines, counted, ranges
+from drywell.report.text import SEVERITY_STYLES, Line, Lines, counted
 
 _HEAD = re.compile(
     r"(?P<place>.*?)(?P<severity>error|warning|note|unsupported)(?P<code>\[[\w-]+\]|)(?P<rest>: .*)",
@@ -54,39 +52,6 @@ def _styled(text: str) -> Line:
         if text.startswith(word):
             return ((word, style), text[len(word) :])
     return (text,)
-
-
-def finding_lines(findings: Iterable[Finding], source: Source | None = None) -> Lines:
-    """Return findings as lines, each with its place in the text and in the author's own source, CTA, warp
-    and lanes.
-    """
-    out: list[Line] = []
-    for finding in findings:
-        if finding.message.startswith(f"{finding.severity}["):  # a report of its own, such as a deadlock's
-            out += message_lines(finding.message)
-            continue
-        out += diagnostic_lines([_as_diagnostic(finding)], source)
-    return tuple(out)
-
-
-def _as_diagnostic(finding: Finding) -> Diagnostic:
-    notes = [text for text in (_who(finding), _own_line(finding)) if text]
-    if finding.count > 1 and finding.span.line:
-        notes.append(f"it happened {finding.count:,} times")
-    return Diagnostic(
-        finding.rule, finding.message, finding.span, finding.severity, notes=tuple(notes), hint=finding.hint
-    )
-
-
-def _who(finding: Finding) -> str:
-    if finding.cta is None:
-        return ""
-    lanes = f", lanes {ranges(finding.lanes)}" if finding.lanes and len(finding.lanes) < 32 else ""
-    return f"CTA {','.join(map(str, finding.cta))}, warp {finding.warp}{lanes}"
-
-
-def _own_line(finding: Finding) -> str:
-    return f"compiled from {finding.span.loc}" if finding.span.loc else ""
 
 
 def summary(diagnostics: Iterable[Diagnostic]) -> str:

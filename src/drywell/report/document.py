@@ -1,7 +1,9 @@
 """The JSON form of a result: one object with `verdict`, `findings` and `stats`, whatever happened.
 
-`message` says in words what was refused, `diagnostics` lists what is wrong with a text; both are there only
-when there is something to say.
+`message` says in words what was refused, `diagnostics` lists what is wrong with a text, `roles` and
+`handovers` what each warp is for and each mbarrier hands over; they are there only when there is
+something to say. A finding has both parties (`span`, `cta`, `warp`, `lanes`; `other`, `other_party`), the
+`place` they have in common, a `note` with what would have ordered them, a `hint` and a `count`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from typing import Any
 import msgspec
 
 from drywell.base.diagnostic import Diagnostic, Finding
+from drywell.observe.handovers import Handover
+from drywell.observe.roles import WarpRole
 
 EXIT_CODES = {
     "clean": 0,
@@ -33,6 +37,8 @@ def document(
     stats: Mapping[str, Any] | None = None,
     message: str = "",
     diagnostics: Sequence[Diagnostic] = (),
+    roles: Sequence[WarpRole] = (),
+    handovers: Sequence[Handover] = (),
 ) -> dict[str, Any]:
     """Return the object of a result; `verdict` is a key of EXIT_CODES."""
     if verdict not in EXIT_CODES:
@@ -42,6 +48,8 @@ def document(
         out["message"] = message
     if diagnostics:
         out["diagnostics"] = tuple(diagnostics)
+    if roles:
+        out |= {"roles": tuple(roles), "handovers": tuple(handovers)}
     return out
 
 

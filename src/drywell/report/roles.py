@@ -89,10 +89,10 @@ def role(spellings: Iterable[str]) -> str:
     return next((words for start, words in ROLES if any(s.startswith(start) for s in known)), "computing")
 
 
-def _places(places: Sequence[str]) -> str:
+def folded_places(places: Sequence[str]) -> str:
     """Return places with the name of the file once: "gemm.cu:141, 142".
 
-    >>> _places(["gemm.cu:141", "gemm.cu:142", "lib.h:3"])
+    >>> folded_places(["gemm.cu:141", "gemm.cu:142", "lib.h:3"])
     'gemm.cu:141, 142, lib.h:3'
     """
     out: list[str] = []
@@ -144,7 +144,7 @@ def _work(members: Sequence[WarpActivity], source: Source) -> dict[str, Work]:
 def _where(work: Work, warps: Sequence[int]) -> str:
     """Return the places, and the warps when not all of the group were there."""
     alone = f" (warp {ranges(sorted(work.counts))} only)" if len(work.counts) < len(warps) else ""
-    return _places(work.places) + alone
+    return folded_places(work.places) + alone
 
 
 def _span(counts: Sequence[int]) -> str:

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from drywell.base.diagnostic import Finding
-from drywell.base.span import Source
-from drywell.report.diagnostics import finding_lines
+from drywell.report.findings import Sources, finding_lines
 from drywell.report.text import Line, Lines, Piece, counted, dims
 
 MOST_PRINTED_LINES = 200
@@ -17,10 +16,10 @@ MOST_EXPRESSION = 60
 """Characters of an expected value's expression that are repeated beside the comparison."""
 
 VERDICTS: Mapping[str, tuple[str, str]] = {
-    "clean": ("bold green", "nothing to report"),
+    "clean": ("bold green", "it ran to its end, and the checker found no error"),
     "unchecked": (
         "bold green",
-        "it ran to its end; the hazard checker does not exist yet, so nothing is said about races",
+        "it ran to its end; hazards were not looked for (--check ptx does)",
     ),
     "findings": ("bold red", "the run breaks rules, see above"),
     "mismatch": ("bold red", "it ran to its end, with wrong numbers"),
@@ -61,7 +60,8 @@ def heading(stats: Mapping[str, Any]) -> Line:
     if stats.get("cluster") and max(stats["cluster"]) > 1:
         shape += f", cluster {dims(stats['cluster'])}"
     order = f"seed {stats['seed']}" if stats["schedule"] == "seeded" else f"schedule {stats['schedule']}"
-    return ((str(stats["kernel"]), "bold"), f" of {stats['module']}: {shape}, {order}")
+    check = f", check {stats['check']}" if stats.get("check", "off") != "off" else ""
+    return ((str(stats["kernel"]), "bold"), f" of {stats['module']}: {shape}, {order}{check}")
 
 
 def work(stats: Mapping[str, Any]) -> Line:
@@ -130,12 +130,12 @@ def run_lines(
     stats: Mapping[str, Any],
     comparisons: Sequence[Comparison] = (),
     expressions: Mapping[str, str] | None = None,
-    source: Source | None = None,
+    sources: Sources | None = None,
     end: Lines = (),
 ) -> Lines:
     """Return the whole report of a run that began; `end` says what ended it when no finding does."""
     out: list[Line] = [heading(stats), work(stats), *printed_lines(stats.get("printed", ""))]
     for comparison in comparisons:
         out += comparison_lines(comparison, (expressions or {}).get(comparison.buffer, ""))
-    out += finding_lines(findings, source)
+    out += finding_lines(findings, sources)
     return (*out, *end, verdict_line(verdict))

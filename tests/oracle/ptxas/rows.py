@@ -56,7 +56,7 @@ def _texts(declaration: Declaration) -> Iterator[tuple[str, str]]:
     heads = list(_heads(declaration, rng))
     for k, head in enumerate(heads):
         yield _spelt(declaration, head, _operands(declaration, head, k)), "product"
-    legal = [head for head in heads if _is_legal(declaration, head)] or heads
+    legal = [head for head in heads if is_legal(declaration, head)] or heads
     chosen = legal[:1] + rng.sample(legal[1:], min(2, len(legal) - 1))
     for k, head in enumerate(chosen):
         yield from _operand_forms(declaration, head, everything=k == 0)
@@ -67,7 +67,8 @@ def _texts(declaration: Declaration) -> Iterator[tuple[str, str]]:
 # heads
 
 
-def _choices(slot: Slot) -> tuple[str | None, ...]:
+def choices_of(slot: Slot) -> tuple[str | None, ...]:
+    """Return what may stand in a slot; None for nothing."""
     return (*slot.options, None) if slot.is_optional else slot.options
 
 
@@ -75,7 +76,8 @@ def _mods(declaration: Declaration, head: Head) -> Mods:
     return Mods({slot.name: word for slot, word in zip(declaration.slots, head, strict=True)})
 
 
-def _is_legal(declaration: Declaration, head: Head) -> bool:
+def is_legal(declaration: Declaration, head: Head) -> bool:
+    """Say whether a head is a spelling that the declaration allows."""
     lone = any(
         slot.group is not None
         and word is None
@@ -87,7 +89,7 @@ def _is_legal(declaration: Declaration, head: Head) -> bool:
 
 def _heads(declaration: Declaration, rng: random.Random) -> Iterable[Head]:
     """Return the whole product, or a pairwise cover and a walk through the allowed part of it."""
-    choices = [_choices(slot) for slot in declaration.slots]
+    choices = [choices_of(slot) for slot in declaration.slots]
     if math.prod(map(len, choices)) <= FULL_PRODUCT:
         return list(itertools.product(*choices))
     found = dict.fromkeys(_pairwise(choices, rng))
@@ -136,7 +138,7 @@ def _allowed_walk(
     """
     plain = [c[-1] if c[-1] is None else c[0] for c in choices]
     starts = [plain, *([rng.choice(c) for c in choices] for _ in range(_WALK_STEPS))]
-    here = next((list(s) for s in starts if _is_legal(declaration, tuple(s))), None)
+    here = next((list(s) for s in starts if is_legal(declaration, tuple(s))), None)
     if here is None:
         return
     found: set[Head] = set()
@@ -144,7 +146,7 @@ def _allowed_walk(
         there = list(here)
         for slot in rng.sample(range(len(choices)), min(len(choices), rng.choice((1, 1, 2, 3)))):
             there[slot] = rng.choice(choices[slot])
-        if _is_legal(declaration, tuple(there)):
+        if is_legal(declaration, tuple(there)):
             here = there
             if tuple(here) not in found:
                 found.add(tuple(here))

@@ -103,10 +103,8 @@ def test_json_of_an_illegal_kernel_lists_its_diagnostics(drywell: Callable, spoi
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--check", "ptx"], "checker does not exist yet"),
         (["--engine", "jit"], "only the interpreter"),
         (["--schedule", "timed"], "clock does not exist yet"),
-        (["--sarif", "out.sarif"], "checker does not exist yet"),
         (["--perfetto", "out.json"], "clock"),
         (["--html", "out.html"], "page does not exist yet"),
     ],

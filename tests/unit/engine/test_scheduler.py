@@ -58,8 +58,8 @@ st.global.u32 [%a], %v;"""
 
 
 def test_a_seed_gives_the_same_events_in_the_same_order() -> None:
-    assert events(3) == events(3)
-    assert any(events(3) != events(seed) for seed in range(4, 9))
+    assert str(events(3)) == str(events(3))
+    assert any(str(events(3)) != str(events(seed)) for seed in range(4, 9))
 
 
 def kinds(found: list[Event]) -> list[str]:

@@ -18,7 +18,7 @@ TILE = np.zeros((256, 128), np.float16)
 CUBE = np.zeros((4, 6, 10, 64), np.uint8)
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 256), st.integers(1, 8)), min_size=1, max_size=4))
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 7), st.integers(1, 8)), min_size=1, max_size=4))
 def test_a_map_says_what_it_was_given_innermost_first(outer: list[tuple[int, int, int]]) -> None:
     shape, box, steps = (
         (*column, last) for column, last in zip(zip(*outer, strict=True), (32, 16, 1), strict=True)
@@ -156,7 +156,9 @@ def test_a_row_of_the_box_fills_its_swizzle_and_no_more(span: int, swizzle: str,
     (TILE, {"box": (8, 64), "l2_promotion": "32B"}, "there is no l2_promotion '32B'"),
     (TILE, {"box": (8, 64), "interleave": "64B"}, "there is no interleave '64B'; use one of none, 16B, 32B"),
     (TILE, {"box": (8, 64), "interleave": "16B"}, "interleave 16B needs rank 3 or more, not 2"),
-    (CUBE, {"box": (1, 1, 1, 16), "interleave": "32B"}, "interleave 32B needs swizzle 32B, not none"),
+    (CUBE, {"box": (1, 15, 61, 256)}, "the box has 234240 bytes; 233472 are the most"),
+    (CUBE, {"mode": "im2col", "lower_corner": (0, 5), "upper_corner": (0, -5), "channels_per_pixel": 16,
+            "pixels_per_column": 8}, "the box is empty along W: with these corners it goes from 5 to 4"),
     (TILE, {"box": (8, 64), "mode": "gather"}, "there is no mode 'gather'"),
     (CUBE, {"mode": "im2col", "box": (1, 1, 1, 16)}, "mode im2col takes lower_corner"),
     (TILE, {"box": (8, 64), "pixels_per_column": 8}, "belong to mode=\"im2col\""),

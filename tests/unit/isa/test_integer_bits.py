@@ -55,6 +55,8 @@ def test_bfi_replaces_the_field(width: int) -> None:
 def test_fns_walks_from_the_base_to_the_nth_set_bit() -> None:
     def nth(mask: int, base: int, offset: int) -> int:
         step = signed(offset, 32)
+        if offset == 1 << 31:
+            return 0  # an H200 gives that, whatever the mask and the base
         if base > 31:
             return -1
         if step == 0:

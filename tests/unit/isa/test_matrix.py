@@ -353,3 +353,24 @@ def test_a_product_needs_the_whole_warp() -> None:
     spelling = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
     fault = fault_of(one_warp(), spelling, registers, registers[:2], registers, lanes=range(31))
     assert fault.rule == "ALIGNED-DIVERGENT"
+
+
+def test_a_sparse_product_skips_what_the_metadata_leaves_out() -> None:
+    """Every A is 1 and B is k; chunk c of row r keeps two of its four places."""
+    warp = one_warp()
+    lane = np.arange(32)
+    a, c = every(0x01010101), every(0)
+    k = (4 * (lane % 4)[:, None] + np.arange(4)).astype(np.uint8)
+    b = [np.ascontiguousarray(k + 16 * half).view("<u4")[:, 0] for half in (0, 1)]
+    codes = {0x4: (0, 1), 0x8: (0, 2), 0xC: (0, 3), 0x9: (1, 2), 0xD: (1, 3), 0xE: (2, 3)}
+    rng = np.random.default_rng(4)
+    chosen = rng.choice(list(codes), (16, 8))
+    e = every(0x44444444)
+    for row, chunk in np.ndindex(16, 8):
+        at = 4 * (row % 8) + 2 + row // 8  # selector 1: the upper two lanes of a quad
+        e[at] = e[at] & ~np.uint32(15 << 4 * chunk) | np.uint32(int(chosen[row, chunk]) << 4 * chunk)
+    spelling = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
+    got = act(warp, spelling, (a, a), tuple(b), (c, c, c, c), e, every(1))
+    sums = [sum(4 * ch + p for ch in range(8) for p in codes[int(chosen[r, ch])]) for r in range(16)]
+    for register, n in np.ndindex(4, 32):
+        assert sums[n // 4 + 8 * (register // 2)] == int(got[register][n])

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from drywell.machine.gmem import GlobalMemory
 from drywell.machine.windows import GLOBAL_BASE, LOCAL_BASE, PARAM_BASE, SHARED_BASE
 from unit.isa.alu import agree, execute, lanes, numbers, refusal
 
@@ -101,15 +102,20 @@ def test_isspacep_knows_the_windows_and_the_ctas_own_part_of_the_shared_one() ->
         LOCAL_BASE,
         PARAM_BASE + 8,
         GLOBAL_BASE + 512,
+        GLOBAL_BASE + 4,
     ]
-    warp = SimpleNamespace(cta=SimpleNamespace(rank=2))
+    gmem = GlobalMemory()
+    gmem.place("fixed", 16, is_constant=True)
+    gmem.place("array", 16)
+    warp = SimpleNamespace(cta=SimpleNamespace(rank=2), grid=SimpleNamespace(gmem=gmem))
     expected = {
-        "shared::cluster": [1, 1, 0, 0, 0],
-        "shared": [0, 1, 0, 0, 0],
-        "shared::cta": [0, 1, 0, 0, 0],
-        "local": [0, 0, 1, 0, 0],
-        "param": [0, 0, 0, 1, 0],
-        "global": [0, 0, 0, 0, 1],
+        "shared::cluster": [1, 1, 0, 0, 0, 0],
+        "shared": [0, 1, 0, 0, 0, 0],
+        "shared::cta": [0, 1, 0, 0, 0, 0],
+        "local": [0, 0, 1, 0, 0, 0],
+        "param": [0, 0, 0, 1, 0, 0],
+        "global": [0, 0, 0, 1, 1, 0],
+        "const": [0, 0, 0, 0, 0, 1],
     }
     for space, truth in expected.items():
         assert [bool(t) for t in truth] == execute(

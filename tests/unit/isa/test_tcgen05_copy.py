@@ -209,3 +209,6 @@ def test_ld_red_of_two_windows_reduces_each_by_itself() -> None:
     words = np.arange(16 * 8, dtype="u4").reshape(16, 8)
     value = reduced("16x32bx2.x2.max.u32", words, every(4))[1]
     assert value.tolist() == [*words[:, :2].max(1), *words[:, 4:6].max(1)]
+    floats = words.astype("f4") - 100
+    value = reduced("16x32bx2.x2.min.abs.f32", floats.view("u4"), every(4))[1].view("f4")
+    assert value.tolist() == [*np.abs(floats[:, :2]).min(1), *np.abs(floats[:, 4:6]).min(1)]

@@ -408,23 +408,26 @@ def test_a_column_shift_takes_later_columns_of_b() -> None:
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
-def test_a_shifted_a_takes_the_next_row_but_for_the_last_of_each_partition(is_sparse: bool) -> None:
+@pytest.mark.parametrize(("kind", "fmt", "d_type"), [("f16", "bf16", "f32"), ("i8", "s8", "s32")])
+def test_a_shifted_a_takes_the_next_row_but_for_the_last_of_each_partition(
+    kind: str, fmt: str, d_type: str, is_sparse: bool
+) -> None:
     rng, grid = rng_of("shift"), tensor_grid()
-    x, y = codes(rng, 128, 16, "bf16"), codes(rng, 8, 32 if is_sparse else 16, "bf16")
-    put_a_in_tmem(grid, x, "f16", "bf16", plain_lane)
-    db = put_smem(grid, y, "f16", "bf16", B_AT)
+    x, y = codes(rng, 128, STORED[kind], fmt), codes(rng, 8, STORED[kind] * (1 + is_sparse), fmt)
+    put_a_in_tmem(grid, x, kind, fmt, plain_lane)
+    db = put_smem(grid, y, kind, fmt, B_AT)
     rows = [m if m % 32 == 31 else m + 1 for m in range(128)]
-    meta = metadata(rng, "f16", 128) if is_sparse else None
-    word = idesc("f16", 128, 8, "bf16", "bf16", is_sparse=is_sparse)
+    meta = metadata(rng, kind, 128) if is_sparse else None
+    word = idesc(kind, 128, 8, fmt, fmt, is_sparse=is_sparse)
     if is_sparse:
-        put_metadata(grid, meta, "f16", plain_lane)
-        mma(grid, "tcgen05.mma.sp.cta_group::1.kind::f16.ashift", 0, A, db, META, word, None, False, None)
+        put_metadata(grid, meta, kind, plain_lane)
+        spelling = f"tcgen05.mma.sp.cta_group::1.kind::{kind}.ashift"
+        mma(grid, spelling, 0, A, db, META, word, None, False, None)
         meta = meta[rows]
     else:
-        mma(grid, f"{MMA}f16.ashift", 0, A, db, word, None, False, None)
-    agrees(
-        model("f16", "bf16", "bf16", "f32", x[rows], y, metadata=meta), lambda m, n: cells(grid)[m, n], rng
-    )
+        mma(grid, f"{MMA}{kind}.ashift", 0, A, db, word, None, False, None)
+    tile = model(kind, fmt, fmt, d_type, x[rows], y, metadata=meta)
+    agrees(tile, lambda m, n: cells(grid)[m, n], rng)
 
 
 def test_a_shifted_a_needs_all_lanes() -> None:

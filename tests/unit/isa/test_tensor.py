@@ -26,7 +26,7 @@ def warp_with(tensor: Any, box: tuple[int, ...], **how: Any) -> Any:
     warp = one_warp(tensor=tensor, map=np.zeros(128, np.uint8))
     tmap = TensorMap(
         address(warp, "tensor"),
-        {"u2": "u16", "f4": "f32", "i4": "s32"}[tensor.dtype.str[1:]],
+        {"u2": "u16", "f2": "f16", "f4": "f32", "i4": "s32"}[tensor.dtype.str[1:]],
         tensor.shape[::-1],
         tensor.strides[:-1][::-1],
         box[::-1],
@@ -129,11 +129,11 @@ def test_a_store_has_read_its_source_before_it_writes() -> None:
 
 @pytest.mark.parametrize(("form", "expected"), [("add", 7), ("min", 3), ("max", 4)])
 def test_a_reduction_works_in_the_maps_type(form: str, expected: int) -> None:
-    warp = warp_with(np.full((2, 4), 3, np.float32), (2, 4))
-    smem(warp, TILE, 8, "f4")[:] = 4
+    warp = warp_with(np.full((2, 8), 3, np.float16), (2, 8))
+    smem(warp, TILE, 16, "f2")[:] = 4
     store(warp, (0, 0), form)
     perform(warp.grid)
-    assert array(warp, "tensor", "f4").tolist() == [expected] * 8
+    assert array(warp, "tensor", "f2").tolist() == [expected] * 16
 
 
 def test_a_start_off_sixteen_bytes_is_a_fault() -> None:

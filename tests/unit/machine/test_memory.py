@@ -242,9 +242,13 @@ def test_observers_hear_of_accesses_and_of_who_made_them(launch) -> None:
     m = launch(observers=(heard,)).clusters[0].ctas[0].warps[0]
     m.mask = np.arange(32) < 2
     m.store("shared", at(0x800, 0x804), rows(np.zeros(32, np.uint32)))
-    assert heard == [Access(Agent(0, 0), "shared", (0x800, 0x804), 4, True, "generic", (0, 1), m.span)]
+    _, access = heard
+    assert isinstance(access, Access) and access.agent == Agent(0, 0) and access.home == 0
+    assert (access.space, list(access.addresses), access.size) == ("shared", [0x800, 0x804], 4)
+    assert (access.is_write, access.proxy, access.lanes, access.span) == (True, "generic", (0, 1), m.span)
     op = m.start("bulk", "copy", lambda: m.shared(0x900, 16, write=True, proxy="async"))
     m.grid.pending.advance(op)
     access = next(e for e in heard if isinstance(e, Access) and e.proxy == "async")
     assert (access.agent, access.addresses, access.size) == (Agent(0, 0, 1), (0x900,), 16)
-    assert [type(e).__name__ for e in heard] == ["Access", "Issued", "Access", "Performed"]
+    names = ["CtaStarted", "Access", "Issued", "Access", "Performed"]
+    assert [type(e).__name__ for e in heard] == names

@@ -111,6 +111,8 @@ def prepare(launch, tmap: TensorMap) -> tuple[Any, TensorMap, np.ndarray]:
     extent = sum((d - 1) * s for d, s in zip(tmap.global_dim[1:], tmap.global_stride, strict=True))
     extent += -(-tmap.global_dim[0] * tmap.element.bits // 8)
     content = np.random.default_rng(extent).integers(0, 256, extent).astype(np.uint8)
+    if tmap.elemtype == "tf32":
+        content.view(np.uint32)[:] &= 0xFFFF_E000  # nothing to round
     gmem = GlobalMemory()
     gmem.place("before", 64)
     address = gmem.place("T", content)
@@ -118,13 +120,8 @@ def prepare(launch, tmap: TensorMap) -> tuple[Any, TensorMap, np.ndarray]:
     return m, with_(tmap, global_address=address), content
 
 
-NANS = {
-    "f16": b"\xf7\x7f",
-    "bf16": b"\xf7\x7f",
-    "f32": b"\xf7\xff\xff\x7f",
-    "tf32": b"\xf7\xff\xff\x7f",
-    "f64": b"\xf7\xff\xff\xff\xff\xff\xff\x7f",
-}
+NANS = dict.fromkeys(("f16", "bf16", "f32", "tf32", "f64"), b"\xf7\x7f")
+"""What an H200 fills with, whatever the type."""
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -153,8 +150,10 @@ def test_a_store_is_the_walk_the_other_way(launch, copy) -> None:
     smem = m.cta.smem
     smem.data[0x400:] = np.random.default_rng(7).integers(0, 256, smem.data.size - 0x400)
     expected = content.copy()
-    for shared, address in walk(tmap, coords, base):
-        if address is not None:
+    chunk = 128 // tmap.element.bits
+    whole = with_(tmap, global_dim=(-(-tmap.global_dim[0] // chunk) * chunk, *tmap.global_dim[1:]))
+    for shared, address in walk(whole, coords, base):
+        if address is not None and address - tmap.global_address < content.size:
             expected[address - tmap.global_address] = smem.data[shared]
     tma.write_box(m, tmap, coords, tma.get_box(m, tmap, smem, base))
     assert m.grid.gmem.view(tmap.global_address, content.size).tolist() == expected.tolist()
@@ -223,13 +222,14 @@ def test_a_reduction_combines_element_by_element(launch, op: str, elemtype: str)
             assert got[row, k] == expected
 
 
-def test_sums_of_f32_flush_subnormals_in_global_memory(launch) -> None:
+@pytest.mark.parametrize(("elemtype", "total"), [("f32", 142724), ("f32.ftz", 0)])
+def test_only_sums_of_f32_ftz_flush_subnormals(launch, elemtype: str, total: int) -> None:
     gmem = GlobalMemory()
     address = gmem.place("T", np.full(4, 1e-40, np.float32))
     m = launch(gmem=gmem).clusters[0].ctas[0].warps[0]
-    tmap = TensorMap(address, "f32", (4,), (), (4,), (1,))
+    tmap = TensorMap(address, elemtype, (4,), (), (4,), (1,))
     tma.write_box(m, tmap, (0,), np.full((1, 4), 1e-40, np.float32).view(np.uint8), "add")
-    assert gmem.view(address, 16).view(np.uint32).tolist() == [0] * 4
+    assert gmem.view(address, 16).view(np.uint32).tolist() == [total] * 4
 
 
 def test_floats_have_no_bitwise_reductions(launch) -> None:
@@ -311,6 +311,32 @@ def test_a_map_is_read_from_any_memory_it_may_lie_in(launch, faults) -> None:
     faults("TMA-MAP", tma.read_map, m, address)
 
 
+@pytest.mark.parametrize(("interleave", "unit"), [("16B", 16), ("32B", 32)])
+@pytest.mark.parametrize("elemtype", ["u8", "f16", "u32"])
+def test_interleaved_channels_come_slice_by_slice(launch, interleave: str, unit: int, elemtype: str) -> None:
+    """As an H200 does it: pixels of one slice, every second along W, two images; outside is filled."""
+    size = np.dtype(DTYPES[elemtype]).itemsize
+    content = np.random.default_rng(5).integers(0, 256, (2, 3, 9, unit)).astype(np.uint8)  # N, C, W, slice
+    gmem = GlobalMemory()
+    address = gmem.place("T", content)
+    m = launch(gmem=gmem).clusters[0].ctas[0].warps[0]
+    tmap = TensorMap(
+        address,
+        elemtype,
+        (9, 3, 2),
+        (9 * unit, 27 * unit),
+        (16 // size, 5, 2),
+        (2, 1, 1),
+        interleave_layout=interleave,
+    )
+    pixels = 16 // size // 2
+    expected = np.zeros((2, pixels, unit), np.uint8)
+    inside = content[:, 1, 4::2][:, :pixels]
+    expected[:, : inside.shape[1]] = inside
+    assert tma.load(m, tmap, (4, 1, 0), (m.cta.smem, BASE)) == expected.size == tma.box_bytes(tmap)
+    assert m.cta.smem.view(BASE, expected.size).tolist() == expected.ravel().tolist()
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -320,10 +346,13 @@ def test_a_map_is_read_from_any_memory_it_may_lie_in(launch, faults) -> None:
                 "interleave_layout": "16B",
                 "global_dim": (64, 4, 1),
                 "global_stride": (128, 512),
-                "box_dim": (64, 4, 1),
+                "box_dim": (64, 4),
                 "element_stride": (1, 1, 1),
+                "mode": "im2col",
+                "lower_corner": (0,),
+                "upper_corner": (0,),
             },
-            "interleave 16B",
+            "mode im2col of a tensor with interleave 16B",
         ),
     ],
 )
@@ -347,14 +376,14 @@ def test_observers_see_the_bytes_of_a_box(launch) -> None:
     tma.load(m, tmap, (0, 2), (m.cta.smem, BASE))
     read, written = heard
     start = tmap.global_address + 2 * 128
-    assert (read.space, read.addresses, read.size, read.proxy) == (
+    assert (read.space, tuple(read.addresses.tolist()), read.size, read.proxy) == (
         "global",
         (start, start + 256),
         64,
         "async",
     )
     chunks = {swizzled("128B", BASE + row * 128 + c * 16) for row in range(2) for c in range(4)}
-    assert (written.space, set(written.addresses), written.size, written.is_write) == (
+    assert (written.space, set(written.addresses.tolist()), written.size, written.is_write) == (
         "shared",
         chunks,
         16,

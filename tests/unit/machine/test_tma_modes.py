@@ -169,7 +169,7 @@ def test_a_map_is_good_for_its_own_mode_only(launch, faults) -> None:
     assert fault.detail == "an instruction with .im2col uses a tensor map made for tile"
 
 
-def test_im2col_stores_drop_what_is_outside(launch, faults) -> None:
+def test_im2col_stores_end_with_the_last_image(launch, faults) -> None:
     tensor = np.zeros((2, 3, 4, CHANNELS), np.uint16)
     m, tmap = placed(
         launch,
@@ -177,7 +177,7 @@ def test_im2col_stores_drop_what_is_outside(launch, faults) -> None:
         box_dim=(CHANNELS, 20),
         mode="im2col",
         lower_corner=(0, 0),
-        upper_corner=(1, 0),
+        upper_corner=(0, 0),
     )
     columns(m, 20)[:] = np.arange(1, 20 * CHANNELS + 1).reshape(20, CHANNELS)
     start = (0, 3, 1, 0)
@@ -185,14 +185,17 @@ def test_im2col_stores_drop_what_is_outside(launch, faults) -> None:
     data = tma.get_box(m, tmap, m.cta.smem, BASE, box)
     tma.write_box(m, tmap, start, data, mode="im2col_no_offs")
     expected = np.zeros_like(tensor)
-    for row, (w, h, n) in enumerate(walked((0, 0), (4, 2), (3, 1, 0), 20, (1, 1, 1))):
-        if w < 4 and n < 2:
+    for row, (w, h, n) in enumerate(walked((0, 0), (3, 2), (3, 1, 0), 20, (1, 1, 1))):
+        if n < 2:
             expected[n, h, w] = np.arange(1, CHANNELS + 1) + row * CHANNELS
     found = m.grid.gmem.view(tmap.global_address, tensor.nbytes).view(np.uint16)
     assert found.tolist() == expected.ravel().tolist()
     left = with_(tmap, lower_corner=(-1, 0))
     negative = faults("TMA-BOX", tma.check, m, left, (0, -1, 0, 0), m.cta.smem, BASE, "im2col_no_offs")
     assert "negative" in negative.detail
+    wide = with_(tmap, upper_corner=(1, 0))
+    reaching = faults("TMA-BOX", tma.check, m, wide, start, m.cta.smem, BASE, "im2col_no_offs")
+    assert "the box goes from 0 to 4 along W, the tensor from 0 to 3" in reaching.detail
 
 
 # ---------------------------------------------------------------- im2col::w

@@ -33,7 +33,7 @@ def wrote(seen: TmemMap, op: int, line: int, unit: str, lanes: range, column: in
     agent = Agent(0, 0, op)
     seen.on(Issued(agent, unit, unit, at(line)))
     addresses = tuple(lane << 16 | column for lane in lanes)
-    seen.on(Access(agent, "tmem", addresses, num_cols, True, "tensor", (), at(line)))
+    seen.on(Access(agent, "tmem", addresses, num_cols, True, "tensor", (), at(line), 0))
     seen.on(Performed(agent, unit, unit, at(line)))
 
 

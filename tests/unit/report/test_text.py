@@ -12,8 +12,9 @@ import pytest
 import drywell.report
 from drywell.base.diagnostic import Diagnostic, Finding, Severity
 from drywell.base.span import Source, Span
-from drywell.report.diagnostics import diagnostic_lines, finding_lines, summary
+from drywell.report.diagnostics import diagnostic_lines, summary
 from drywell.report.document import EXIT_CODES, document, encode
+from drywell.report.findings import finding_lines, sources_of
 from drywell.report.run import comparison_lines, printed_lines, verdict_line
 from drywell.report.text import columns, plain, write
 
@@ -89,12 +90,12 @@ def test_a_finding_says_who_where_and_from_which_line_of_the_author() -> None:
     finding = Finding(
         "GMEM-OOB", Severity.ERROR, "write past x", span, (1, 0, 0), 2, (0, 1, 2, 5), hint="grow x", count=3
     )
-    text = plain(finding_lines([finding], SOURCE))
+    text = plain(finding_lines([finding], sources_of(SOURCE)))
     for word in (
         "k.ptx:2:3: error[GMEM-OOB]: write past x\n",
         "    2 |   add.u33",
-        "note: CTA 1,0,0, warp 2, lanes 0-2,5",
-        "note: compiled from k.cu:17",
+        "^^^ CTA 1,0,0, warp 2, lanes 0-2,5\n",
+        "      = compiled from k.cu:17\n",
         "note: it happened 3 times",
         "hint: grow x",
     ):

@@ -1,0 +1,190 @@
+"""What `drywell run` and `drywell check` do once their options are read."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+import drywell
+from drywell.base.errors import DeadlockError, DrywellError, KernelFault, PtxError, UnsupportedError
+from drywell.cli.refusal import message_of, refuse, verdict_of
+from drywell.cli.run import LATER
+from drywell.host.comparison import Comparison
+from drywell.host.launch import Result
+from drywell.host.launch_file import LaunchFile, read_launch_file
+from drywell.host.sources import paths_beside, sources_beside
+from drywell.report.document import EXIT_CODES, document, encode
+from drywell.report.handovers import handover_table, role_table
+from drywell.report.roles import role_lines
+from drywell.report.run import run_lines
+from drywell.report.sarif import sarif_log
+from drywell.report.tensor_memory import map_lines
+from drywell.report.text import Lines, write
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is to be shown beside the verdict, and how."""
+
+    tmem: bool
+    warps: bool
+    roles: bool
+    is_json: bool
+    sarif: Path | None
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """Return what has to be observed for it."""
+        return tuple(name for name in ("tmem", "roles") if getattr(self, name))
+
+
+def execute(launch_file: Path, options: dict[str, Any]) -> int:
+    """Execute a launch file with the options of the command line, report, and return the exit code."""
+    shown = Shown(
+        options.pop("shows_tmem"),
+        options.pop("shows_warps"),
+        options.pop("shows_roles"),
+        options.pop("is_json"),
+        options.pop("sarif"),
+    )
+    try:
+        for name, why in LATER.items():
+            if options.pop(name, None) is not None:
+                raise UnsupportedError(why)
+        if options["sms"] is None:
+            del options["sms"]
+        launch = read_launch_file(launch_file)
+    except DrywellError as error:
+        return _refuse(error, shown)
+    began = time.perf_counter()
+    failure: DrywellError | None = None
+    comparisons: tuple[Comparison, ...] = ()
+    try:
+        result, comparisons = launch.run(observe=shown.observed, **options)
+    except DrywellError as raised:
+        if raised.result is None:
+            return _refuse(raised, shown, launch)
+        result, failure = raised.result, raised
+    seconds = time.perf_counter() - began
+    return _Conclusion(launch, result, comparisons, failure, options, seconds).show(shown)
+
+
+def _refuse(error: DrywellError, shown: Shown, launch: LaunchFile | None = None) -> int:
+    """Report an error that came before anything ran."""
+    code = refuse(error, shown.is_json, None if launch is None else launch.module.program.source)
+    if shown.sarif is not None:
+        diagnostics = error.diagnostics if isinstance(error, PtxError) else ()
+        verdict = verdict_of(error)
+        _write_sarif(
+            shown.sarif,
+            sarif_log(verdict, (), drywell.__version__, diagnostics, message=str(error), exit_code=code),
+        )
+    return code
+
+
+def _write_sarif(path: Path, log: dict[str, Any]) -> None:
+    try:
+        path.write_text(encode(log) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"--sarif {path}: {error.strerror or error}") from None
+
+
+class _Conclusion:
+    """A run that began, and everything there is to say about it."""
+
+    def __init__(
+        self,
+        launch: LaunchFile,
+        result: Result,
+        comparisons: Sequence[Comparison],
+        error: DrywellError | None,
+        options: dict[str, Any],
+        seconds: float,
+    ) -> None:
+        self.launch, self.result, self.comparisons, self.error = launch, result, comparisons, error
+        self.verdict: str = result.verdict
+        if self.verdict in ("clean", "unchecked") and any(not c.ok for c in comparisons):
+            self.verdict = "mismatch"
+        is_seeded = options["schedule"] == "seeded" or (
+            options["seed"] is not None and options["schedule"] == "eager"
+        )
+        self.stats: dict[str, Any] = {
+            "kernel": launch.entry,
+            "module": launch.module.name,
+            "grid": launch.grid,
+            "block": launch.block,
+            "cluster": launch.cluster,
+            "schedule": "seeded" if is_seeded else options["schedule"],
+            "seed": (options["seed"] or 0) if is_seeded else None,
+            "check": options["check"],
+            "instructions": result.executed,
+            "warps": len(result.activity),
+            "seconds": round(seconds, 3),
+            "printed": result.printed,
+            "comparisons": tuple(comparisons),
+        }
+        self.folder = launch.path.parent
+        self.sources = sources_beside(self.folder, launch.module.program.source, result.findings)
+
+    @property
+    def message(self) -> str:
+        """Return what ended the run when no finding says it."""
+        is_said = self.error is None or isinstance(self.error, (KernelFault, DeadlockError))
+        return "" if is_said else str(self.error)
+
+    def show(self, shown: Shown) -> int:
+        """Print it, write what was asked for, and return the exit code."""
+        if shown.sarif is not None:
+            self._write_sarif(shown.sarif)
+        if shown.is_json:
+            click.echo(encode(self._document(shown)))
+        else:
+            self._print(shown)
+        return EXIT_CODES[self.verdict]
+
+    def _document(self, shown: Shown) -> dict[str, Any]:
+        if shown.warps:
+            self.stats["activity"] = self.result.activity
+        found = self.result
+        return document(
+            self.verdict, found.findings, self.stats, self.message, (), found.roles, found.handovers
+        )
+
+    def _write_sarif(self, path: Path) -> None:
+        log = sarif_log(
+            self.verdict,
+            self.result.findings,
+            drywell.__version__,
+            sources=self.sources,
+            paths=paths_beside(self.folder, self.sources),
+            message=self.message,
+            exit_code=EXIT_CODES[self.verdict],
+        )
+        _write_sarif(path, log)
+
+    def _print(self, shown: Shown) -> None:
+        source = self.launch.module.program.source
+        expressions = {name: e.value for name, e in self.launch.expect.items()}
+        end = message_of(self.error, source) if self.error is not None and self.message else ()
+        report = run_lines(
+            self.verdict, self.result.findings, self.stats, self.comparisons, expressions, self.sources, end
+        )
+        write((*self._views(shown), *report), sys.stdout)
+
+    def _views(self, shown: Shown) -> Lines:
+        """Return the maps and tables that were asked for."""
+        source = self.launch.module.program.source
+        lines: Lines = ()
+        if shown.tmem:
+            lines += (*map_lines(self.result.tmem(0), source), ())
+        if shown.warps:
+            lines += (*role_lines(self.result.activity, source), ())
+        if shown.roles:
+            lines += (*role_table(self.result.roles), (), *handover_table(self.result.handovers), ())
+        return lines

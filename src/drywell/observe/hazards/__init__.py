@@ -1,0 +1,1 @@
+"""The checker: happens-before over threads and asynchronous operations, and the rules that stand on it."""

@@ -1,0 +1,258 @@
+"""What an mbarrier's open phase lacks: bytes and arrivals held against each other, when a run is stuck or over.
+
+Each finding names the cause beside DEADLOCK: the operations whose bytes do not add up, or who has not
+arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from drywell.base.events import BarrierChanged, CtaExited, CtaStarted, Event, Stuck, Sync
+from drywell.observe.hazards.barriers import ARRIVALS, Barriers, Life, Touch
+from drywell.observe.hazards.order import Happens
+from drywell.observe.hazards.report import Findings
+
+_BYTES = ("expect", "arrive.expect", "drop")
+
+
+class Accounting:
+    """Holds what was expected of each open phase against what came."""
+
+    def __init__(self, happens: Happens, findings: Findings, barriers: Barriers) -> None:
+        self.happens = happens
+        self.findings = findings
+        self.barriers = barriers
+        self.stuck: list[Stuck] = []
+        self.cluster_of: dict[int, int] = {}
+        self.num_exited = 0
+        self._homes: dict[int, set[int]] = {}
+
+    def on(self, event: Event) -> None:
+        """Take note of one event."""
+        if isinstance(event, CtaStarted):
+            self.cluster_of[event.cta] = event.cluster
+        elif isinstance(event, CtaExited):
+            self.num_exited += 1
+        elif isinstance(event, BarrierChanged):
+            if event.agent.operation and event.what == "complete":
+                self._homes.setdefault(event.agent.operation, set()).add(event.home)
+        elif isinstance(event, Stuck):
+            self.stuck.append(event)
+
+    def finish(self) -> None:
+        """Report why the phases that somebody waits for do not end, and bytes that are left over."""
+        for sync, waits in self._awaited().items():
+            life = self.barriers.lives.get(sync)
+            if life is None:
+                continue
+            for wait in waits:
+                self._missed(life, wait)
+            if any(wait.round == life.phase for wait in waits):
+                self._explain(life)
+        if self.num_exited < len(self.cluster_of):
+            return
+        for life in self.barriers.lives.values():
+            if life.tx_bytes and completions(life):
+                self._explain(life)
+
+    def _awaited(self) -> dict[Sync, list[Stuck]]:
+        out: dict[Sync, list[Stuck]] = {}
+        for wait in self.stuck:
+            out.setdefault(wait.sync, []).append(wait)
+        return out
+
+    def _missed(self, life: Life, wait: Stuck) -> None:
+        """Report a waiter that has missed the phase it was waiting for."""
+        warp = self.happens.warp_of(wait.agent)
+        last = life.seen_by.get(warp.base, -1)
+        waiter = self.barriers.share(wait.agent, Touch(warp, warp.time, wait.lanes, wait.span))
+        if wait.round < last + 2 or life.is_known_before(waiter, wait.round):
+            return
+        self.findings.report(
+            "MBAR-PHASE-ALIAS",
+            f"a wait for parity {wait.round & 1} of {self.barriers.name(life)} was meant for phase {last + 1},"
+            f" which is long over: phase {wait.round} of the same parity is open now",
+            wait.span,
+            cta=wait.agent.cta,
+            warp=wait.agent.warp,
+            lanes=wait.lanes,
+            other=life.init.span,
+            hint="let who fills the next phase wait until this thread has seen the one before (an empty"
+            " barrier)",
+        )
+
+    # one open phase
+
+    def _explain(self, life: Life) -> None:
+        """Report the cause that fits first."""
+        for is_cause in _CAUSES:
+            if is_cause(self, life):
+                return
+
+    def pair_multiplier(self, life: Life) -> bool:
+        """Expected bytes were multiplied by the cluster's size though a pair delivers."""
+        size = self._cluster_size(life.sync.cta)
+        expected, came = expected_bytes(life), completions(life)
+        total = sum(e.amount for e in came)
+        ctas = {e.agent.cta for e in came}
+        if size <= 2 or len(ctas) != 2 or life.pending or expected * 2 != total * size:
+            return False
+        self._found(
+            "PAIR-TX-MULTIPLIER",
+            life,
+            f"{expected} bytes are expected: those of {size} CTAs, the whole cluster, but the two of the pair"
+            f" bring {total}",
+            [e for e in life.entries if e.what in _BYTES],
+            came,
+            "multiply the bytes of one CTA by 2, the CTAs of the pair",
+        )
+        return True
+
+    def no_local_expect(self, life: Life) -> bool:
+        """Bytes came from another CTA's multicast, and this CTA expects none."""
+        came = completions(life)
+        far = [
+            e
+            for e in came
+            if e.agent.cta != life.sync.cta and len(self._homes.get(e.agent.operation, ())) > 1
+        ]
+        if not far or any(e.what in _BYTES for e in life.entries) or life.tx_bytes >= 0:
+            return False
+        self._found(
+            "MULTICAST-NO-LOCAL-EXPECT",
+            life,
+            f"{sum(e.amount for e in far)} bytes of a multicast of CTA {far[0].agent.cta} came, but CTA"
+            f" {life.sync.cta} never expects them",
+            far,
+            [],
+            "let every CTA that receives arrive.expect_tx on its own barrier",
+        )
+        return True
+
+    def no_arrive(self, life: Life) -> bool:
+        """Bytes are expected, or come, without the arrive that the count of the barrier asks for."""
+        if not life.pending:
+            return False
+        came = completions(life)
+        if life.expects:
+            said = [event for _, event in life.expects]
+            why = "expect_tx raises the bytes but does not arrive"
+        elif came and not any(e.what in _BYTES for e in life.entries):
+            said, why = came, "bytes come, but no thread expects them or arrives"
+        else:
+            return False
+        self._found(
+            "EXPECT-NO-ARRIVE",
+            life,
+            f"{why}: {life.pending} arrivals are missing",
+            said,
+            came if said is not came else [],
+            "use mbarrier.arrive.expect_tx, which does both",
+        )
+        return True
+
+    def mismatch(self, life: Life) -> bool:
+        """The bytes expected are not those that came."""
+        said = [e for e in life.entries if e.what in _BYTES and expected_by(e)]
+        if not life.tx_bytes or not said:
+            return False
+        came = completions(life)
+        self._found(
+            "EXPECT-TX-MISMATCH",
+            life,
+            f"{expected_bytes(life)} bytes are expected ({lines(said)}), {sum(e.amount for e in came)} came"
+            f" ({lines(came) or 'from nobody'})",
+            said,
+            came,
+            "expect what the copies of one phase bring, every box whole, the part out of bounds too",
+        )
+        return True
+
+    def partial_arrival(self, life: Life) -> bool:
+        """The barrier counts the threads of both CTAs of a pair, and only one of them arrives."""
+        arrived = [e for e in life.entries if e.what in ARRIVALS]
+        ctas = {e.agent.cta for e in arrived}
+        count = sum(arrivals_by(e) for e in arrived)
+        if len(ctas) != 1 or life.tx_bytes or self._cluster_size(life.sync.cta) < 2:
+            return False
+        is_for_both = len(life.arrivers) > 1 or all(
+            e.order.scope == "cluster" and not e.agent.operation for e in arrived
+        )
+        if not count or life.pending != count or not is_for_both:
+            return False
+        self._found(
+            "PAIR-PARTIAL-ARRIVAL",
+            life,
+            f"{count + life.pending} arrivals are expected, those of two CTAs; only the {count} of CTA"
+            f" {ctas.pop()} come",
+            arrived,
+            [],
+            "let the threads of the other CTA arrive too (mapa, mbarrier.arrive.release.cluster."
+            "shared::cluster), or count one CTA's",
+        )
+        return True
+
+    def _cluster_size(self, cta: int) -> int:
+        first = self.cluster_of.get(cta)
+        return sum(1 for cluster in self.cluster_of.values() if cluster == first)
+
+    def _found(
+        self,
+        rule: str,
+        life: Life,
+        why: str,
+        said: Sequence[BarrierChanged],
+        came: Sequence[BarrierChanged],
+        hint: str,
+    ) -> None:
+        at = said[0]
+        self.findings.report(
+            rule,
+            f"phase {life.phase} of {self.barriers.name(life)} of CTA {life.sync.cta} does not end: {why}",
+            at.span,
+            cta=at.agent.cta,
+            warp=at.agent.warp,
+            lanes=at.lanes,
+            other=came[0].span if came else life.init.span,
+            hint=hint,
+        )
+
+
+_CAUSES: tuple[Callable[[Accounting, Life], bool], ...] = (
+    Accounting.pair_multiplier,
+    Accounting.no_local_expect,
+    Accounting.no_arrive,
+    Accounting.mismatch,
+    Accounting.partial_arrival,
+)
+"""Causes, the narrowest first; only one is named."""
+
+
+def completions(life: Life) -> list[BarrierChanged]:
+    """Return what took bytes off in the open phase."""
+    return [e for e in life.entries if e.what == "complete"]
+
+
+def expected_by(event: BarrierChanged) -> int:
+    """Return the bytes that a change expects (those of an arrive_drop are not told: 0)."""
+    return event.amount if event.what in ("expect", "arrive.expect") else 0
+
+
+def expected_bytes(life: Life) -> int:
+    """Return the bytes expected of the open phase."""
+    return sum(map(expected_by, life.entries))
+
+
+def arrivals_by(event: BarrierChanged) -> int:
+    """Return how many arrivals a change is."""
+    return 1 if event.what == "arrive.expect" else event.amount
+
+
+def lines(events: Sequence[BarrierChanged]) -> str:
+    """Fold changes by line and amount: `line 12: 2 x 1024`."""
+    counts: dict[tuple[int, int], int] = {}
+    for event in events:
+        key = (event.span.line, event.amount)
+        counts[key] = counts.get(key, 0) + 1
+    return ", ".join(f"line {line}: {times} x {amount}" for (line, amount), times in counts.items())

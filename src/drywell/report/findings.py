@@ -1,0 +1,112 @@
+"""Findings of a run as lines: what is wrong, then the line of the text of either party with who was there,
+the author's own line of each, what would have made it right, and the hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from drywell.base.diagnostic import Finding, Party
+from drywell.base.span import Source, Span
+from drywell.report.diagnostics import message_lines
+from drywell.report.text import Line, Lines, ranges
+
+MOST_COLUMNS = 96
+"""Characters of a line of PTX that an excerpt shows; loads of Tensor Memory name up to 128 registers."""
+_GUTTER = 5
+_CUT = "..."
+
+Sources = Mapping[str, Source]
+"""Texts by the name that places give them: the PTX, and the author's own as far as they are at hand."""
+
+
+def sources_of(*texts: Source) -> dict[str, Source]:
+    """Return texts by their names."""
+    return {text.name: text for text in texts}
+
+
+def finding_lines(findings: Iterable[Finding], sources: Sources | None = None) -> Lines:
+    """Return findings as lines, each with an excerpt for either party whose text is in `sources`."""
+    out: list[Line] = []
+    for finding in findings:
+        if finding.message.startswith(f"{finding.severity}["):  # a report of its own, such as a deadlock's
+            out += message_lines(finding.message)
+            continue
+        out += _finding(finding, sources or {})
+    return tuple(out)
+
+
+def _finding(finding: Finding, sources: Sources) -> Lines:
+    span = finding.span
+    place = f"{span}: " if span.line else f"{span.file}: " if span.file else ""
+    out: list[Line] = list(message_lines(f"{place}{finding.severity}[{finding.rule}]: {finding.message}"))
+    out += party_lines(span, _who(Party("", finding.cta, finding.warp, finding.lanes)), sources)
+    notes = [finding.note] if finding.note else []
+    other, who = finding.other, _who(finding.other_party)
+    if other is not None and other != span:
+        out += party_lines(other, who, sources)
+    elif other is not None and who:
+        notes.insert(0, f"the other party is at the same line: {who}")
+    if finding.count > 1 and span.line:
+        notes.append(f"it happened {finding.count:,} times")
+    out += [(("  note:", "cyan"), f" {note}") for note in notes]
+    if finding.hint:
+        out += message_lines(f"  hint: {finding.hint}")
+    return tuple(out)
+
+
+def party_lines(span: Span, who: str, sources: Sources) -> Lines:
+    """Return one party's place: the line of PTX with a caret and who was there, and the author's own line."""
+    source = sources.get(span.file)
+    if not span.line or source is None:
+        text = f"{span}: {who}" if span.line and who else who
+        return ((("  note:", "cyan"), f" {text}{_compiled(span)}"),) if text else ()
+    text, column = excerpt(source.line(span.line), span.col, span.length)
+    length = min(span.length, max(1, len(text) - column + 1))
+    gutter = f"{span.line:{_GUTTER}d} | "
+    remark = f" {who}" if who else ""
+    caret = (" " * _GUTTER + " | " + " " * (column - 1), ("^" * length + remark, "red"))
+    return ((gutter + text,), caret, *_own_line(span, sources))
+
+
+def excerpt(text: str, column: int, length: int) -> tuple[str, int]:
+    """Return at most MOST_COLUMNS of a line of text around a place, and the place's column in that.
+
+    >>> excerpt("  ret;", 3, 3)
+    ('  ret;', 3)
+    """
+    text = text.replace("\t", " ")
+    if len(text) <= MOST_COLUMNS:
+        return text, column
+    first = max(0, min(column - 1 + length + len(_CUT) - MOST_COLUMNS, column - 1 - len(_CUT)))
+    head = _CUT if first else ""
+    body = text[first + len(head) :][: MOST_COLUMNS - len(head) - len(_CUT)]
+    is_whole = first + len(head) + len(body) >= len(text)
+    return head + body + ("" if is_whole else _CUT), column - first
+
+
+def _own_line(span: Span, sources: Sources) -> Lines:
+    """Return where in the author's own text it was compiled from, with that line if the text is at hand."""
+    if not span.loc:
+        return ()
+    name, _, number = span.loc.rpartition(":")
+    own = sources.get(name)
+    text = own.line(int(number)).strip() if own is not None and number.isdigit() else ""
+    if not text:
+        return ((" " * _GUTTER + " = ", "compiled from ", (span.loc, "bold")),)
+    return ((" " * _GUTTER + " = ", (span.loc, "bold"), f": {excerpt(text, 1, len(text))[0]}"),)
+
+
+def _compiled(span: Span) -> str:
+    return f", compiled from {span.loc}" if span.loc else ""
+
+
+def _who(party: Party | None) -> str:
+    """Say who a party is: "CTA 0,0,0, warp 5, lane 0"."""
+    if party is None or party.cta is None:
+        return party.what if party is not None else ""
+    lanes = ""
+    if party.lanes and len(party.lanes) < 32:
+        lanes = f", lane{'s' if len(party.lanes) > 1 else ''} {ranges(party.lanes)}"
+    warp = "" if party.warp is None or party.warp < 0 else f", warp {party.warp}"
+    return f"CTA {','.join(map(str, party.cta))}{warp}{lanes}"

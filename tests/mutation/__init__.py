@@ -1,0 +1,1 @@
+"""Kernels broken on purpose, and what tells of it."""

@@ -1,0 +1,1 @@
+"""Programs whose result words a real NVIDIA GPU gave, and their replay on Drywell."""

@@ -1,0 +1,1 @@
+"""The questions of `drywell probe`: how operands were found, and stored answers of GPUs."""

@@ -1,0 +1,79 @@
+"""Every program of tests/ptx/hazard gives the findings it says beside its code, and no others, under every
+schedule.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drywell.base.diagnostic import Finding
+from drywell.base.errors import DeadlockError, DrywellError, KernelFault
+from drywell.observe.hazards.rules import RULES
+from run_file import RunFile, read_run_file
+
+FOLDER = Path(__file__).parents[2] / "ptx" / "hazard"
+PROGRAMS = sorted(FOLDER.rglob("*.ptx"))
+FOLDERS = sorted(p for p in FOLDER.iterdir() if p.is_dir())
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "eager": {"schedule": "eager"},
+    "lazy": {"schedule": "lazy"},
+    "seed 5": {"seed": 5},
+    "seed 6": {"seed": 6},
+}
+STALLS = ("DEADLOCK", "LIVELOCK-SPIN")
+PTXAS = shutil.which("ptxas")
+
+
+def name_of(program: Path) -> str:
+    return str(program.relative_to(FOLDER).with_suffix(""))
+
+
+def expected_of(said: RunFile) -> set[tuple[str, int]]:
+    """Return what a file says is to be found: its hazards, and the fault it ends in."""
+    return said.hazards | ({said.fault} if said.fault else set())
+
+
+def outcome(said: RunFile, options: dict[str, Any]) -> tuple[tuple[Finding, ...], DrywellError | None]:
+    try:
+        return said.run(**{"check": "ptx", **options, **said.options}).findings, None
+    except (KernelFault, DeadlockError) as error:
+        return error.result.findings, error
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
+def test_a_program_has_the_hazards_it_says(program: Path, schedule: str) -> None:
+    said = read_run_file(program)
+    findings, error = outcome(said, SCHEDULES[schedule])
+    found = {(f.rule, f.span.line) for f in findings if f.rule not in STALLS}
+    assert found == expected_of(said), "\n".join(f"{f.span}: {f.rule}: {f.message}" for f in findings)
+    if said.deadlock:
+        assert isinstance(error, DeadlockError)
+        assert [words for words in said.deadlock if words not in str(error)] == []
+    elif said.fault:
+        assert isinstance(error, KernelFault)
+    else:
+        assert error is None, str(error)
+        assert said.failures() == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+def test_each_rule_has_a_failing_program_and_a_clean_one(folder: Path) -> None:
+    rule = folder.name.upper()
+    assert rule in RULES
+    said = [read_run_file(program) for program in folder.glob("*.ptx")]
+    assert any(rule in {r for r, _ in expected_of(s)} or (rule in STALLS and s.deadlock) for s in said)
+    assert any(not expected_of(s) and not s.deadlock for s in said)
+
+
+@pytest.mark.skipif(PTXAS is None, reason="ptxas is not on the path")
+@pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
+def test_ptxas_assembles_a_program(program: Path, tmp_path: Path) -> None:
+    command = [str(PTXAS), "-arch=sm_100a", str(program), "-o", str(tmp_path / "k.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout + done.stderr, done.returncode) == ("", 0)

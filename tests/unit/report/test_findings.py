@@ -1,0 +1,99 @@
+"""A finding is shown with the lines of both parties, as much of their texts as is at hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from drywell.base.diagnostic import Finding, Party, Place, Severity
+from drywell.base.span import NOWHERE, Source, Span
+from drywell.report.findings import MOST_COLUMNS, excerpt, finding_lines, sources_of
+from drywell.report.text import plain
+
+PTX = Source("k.ptx", "\tld.shared.b32 %r1, [%r2];\n\tst.shared.b32 [%r2], %r3;\n")
+CUDA = Source("k.cu", "int a;\n  s[0] = x;\n")
+FINDING = Finding(
+    "MEM-RACE",
+    Severity.ERROR,
+    "warp 1 reads tile (4 bytes) while warp 0 may still write it",
+    Span("k.ptx", 1, 2, 13, "k.cu:9"),
+    (0, 2, 0),
+    1,
+    tuple(range(32)),
+    other=Span("k.ptx", 2, 2, 13, "k.cu:2"),
+    hint="put a barrier between them",
+    other_party=Party("", (0, 2, 0), 0, (4,)),
+    place=Place("shared", "tile", 4),
+    note="nothing orders the two accesses",
+)
+
+
+def shown(finding: Finding, *texts: Source) -> list[str]:
+    return plain(finding_lines([finding], sources_of(*texts))).splitlines()
+
+
+def test_both_parties_have_their_line_who_was_there_and_the_authors_line() -> None:
+    assert shown(FINDING, PTX, CUDA) == [
+        "k.ptx:1:2: error[MEM-RACE]: warp 1 reads tile (4 bytes) while warp 0 may still write it",
+        "    1 |  ld.shared.b32 %r1, [%r2];",
+        "      |  ^^^^^^^^^^^^^ CTA 0,2,0, warp 1",
+        "      = compiled from k.cu:9",
+        "    2 |  st.shared.b32 [%r2], %r3;",
+        "      |  ^^^^^^^^^^^^^ CTA 0,2,0, warp 0, lane 4",
+        "      = k.cu:2: s[0] = x;",
+        "  note: nothing orders the two accesses",
+        "  hint: put a barrier between them",
+    ]
+
+
+def test_without_the_text_the_places_are_named() -> None:
+    assert shown(FINDING)[1:3] == [
+        "  note: k.ptx:1:2: CTA 0,2,0, warp 1, compiled from k.cu:9",
+        "  note: k.ptx:2:2: CTA 0,2,0, warp 0, lane 4, compiled from k.cu:2",
+    ]
+
+
+def test_one_line_that_is_both_parties_is_shown_once() -> None:
+    lines = shown(replace(FINDING, other=FINDING.span), PTX)
+    assert 1 == sum(line.startswith("    1 |") for line in lines)
+    assert "  note: the other party is at the same line: CTA 0,2,0, warp 0, lane 4" in lines
+
+
+def test_a_finding_without_a_place_still_says_who() -> None:
+    lines = shown(replace(FINDING, span=NOWHERE, other=None, note="", hint=""))
+    assert lines == [
+        "error[MEM-RACE]: warp 1 reads tile (4 bytes) while warp 0 may still write it",
+        "  note: CTA 0,2,0, warp 1",
+    ]
+
+
+def test_a_report_of_its_own_is_not_dressed_up() -> None:
+    report = Finding("DEADLOCK", Severity.ERROR, "error[DEADLOCK]: nobody can go on\n  warp 0 waits", NOWHERE)
+    assert shown(report, PTX) == report.message.split("\n")
+
+
+@pytest.mark.parametrize("column", [1, 60, 150, 290])
+@pytest.mark.parametrize("length", [1, 10, 200])
+def test_an_excerpt_of_a_long_line_holds_the_place(column: int, length: int) -> None:
+    text = "".join(chr(ord("a") + k % 26) for k in range(300))
+    part, at = excerpt(text, column, length)
+    assert len(part) <= MOST_COLUMNS
+    assert text[column - 1] == part[at - 1]
+    seen = min(length, len(text) - column + 1, MOST_COLUMNS - 2 * len("..."))
+    assert text[column - 1 : column - 1 + seen] == part[at - 1 : at - 1 + seen]
+    whole = part.removeprefix("...").removesuffix("...")
+    assert whole in text
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (Place("tmem", "tmem[lane 0, col 64]"), "tmem[lane 0, col 64]"),
+        (Place("tmem", "tmem[lane 0, col 64]", 1025), "tmem[lane 0, col 64] and 1,024 more cells"),
+        (Place("shared", "tile+4", 1), "tile+4"),
+        (Place("global", "A+0x40", 4096), "A+0x40 (4,096 bytes)"),
+    ],
+)
+def test_a_place_says_how_much_of_it(place: Place, text: str) -> None:
+    assert text == str(place)
