@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from drywell.host.launch import Kernel, Module, Result, launch, load
     from drywell.host.launch_file import LaunchFile, read_launch_file
     from drywell.host.tensor_maps import tensor_map
+    from drywell.host.why import why
+    from drywell.observe.provenance import Why
     from drywell.report.explain import Explanation, explain
 
 __version__ = "0.1.0"
@@ -42,6 +44,8 @@ _HOMES = {
     "packed": "host.arguments",
     "read_launch_file": "host.launch_file",
     "LaunchFile": "host.launch_file",
+    "why": "host.why",
+    "Why": "observe.provenance",
     "explain": "report.explain",
     "Explanation": "report.explain",
     "Diagnostic": "base.diagnostic",
@@ -76,6 +80,7 @@ __all__ = [
     "Source",
     "Span",
     "UnsupportedError",
+    "Why",
     "examples",
     "explain",
     "launch",
@@ -83,6 +88,7 @@ __all__ = [
     "packed",
     "read_launch_file",
     "tensor_map",
+    "why",
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from drywell.base.span import NOWHERE, Source, Span
 
@@ -79,11 +80,53 @@ class Party:
     lanes: tuple[int, ...] = ()
 
 
+EditKind = Literal["behind", "before", "meet", "replace", "operand", "move", "drop"]
+"""Where the text of an edit goes: on a line behind or before an instruction; before it, or before a branch on
+the way to it, where every thread of the CTA comes by; into the instruction, or as its last operand; `move`
+and `drop` take the instruction itself elsewhere, or away.
+"""
+
+_WORDS: dict[EditKind, str] = {
+    "behind": "put {text} behind line {line}",
+    "before": "put {text} before line {line}",
+    "meet": "put {text} before line {line}, where every thread still passes",
+    "replace": "write {text} for {old} in line {line}",
+    "operand": "write {text} as the last operand of line {line}",
+    "move": "move line {line} behind line {to}",
+    "drop": "delete line {line}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change of a PTX text, at the instruction of `span`; printed, it is the words of a hint.
+
+    `text` holds instructions without their semicolons, ` + ` between them; `old` is what "replace"
+    replaces, `to` the instruction behind which "move" puts it. With `is_guarded` the new instructions get
+    the guard of the one they stand behind.
+
+    >>> str(Edit("behind", Span("k.ptx", 7, 5), "fence.proxy.async"))
+    'put fence.proxy.async behind line 7'
+    """
+
+    kind: EditKind
+    span: Span
+    text: str = ""
+    old: str = ""
+    to: Span | None = None
+    is_guarded: bool = False
+
+    def __str__(self) -> str:
+        to = 0 if self.to is None else self.to.line
+        return _WORDS[self.kind].format(text=self.text, line=self.span.line, old=self.old, to=to)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One judgement about a run. `cta` is (x, y, z); `lanes` are lane ids; `other` is where the other party
-    stands in the text and `other_party` who it is; `place` the common memory; `note` says what would have
-    made it right and how far that got; `count` folds repeats.
+    stands in the text and `other_party` who it is; `place` the common memory; `note` says, a line each, what
+    would have made it right and how far that got; `count` folds repeats. `edits` are changes of the text that
+    may repair it, each by itself, the likeliest first.
     """
 
     rule: str
@@ -100,3 +143,4 @@ class Finding:
     other_party: Party | None = None
     place: Place | None = None
     note: str = ""
+    edits: tuple[Edit, ...] = ()

@@ -24,7 +24,7 @@ FenceKind = Literal[
     "tcgen05.before",
     "tcgen05.after",
 ]
-SyncKind = Literal["mbarrier", "named", "cluster", "warp", "tmem"]
+SyncKind = Literal["mbarrier", "named", "cluster", "warp", "tmem", "registers", "poll"]
 
 
 class Order(NamedTuple):
@@ -73,8 +73,9 @@ class Work:
 
     `cta_group` is that of a tcgen05 operation; `kind` is its kind or shape, `to cta` or `st.async` for a
     copy that ends on an mbarrier though its role could also end in a group. An mma has the TMEM address
-    `accumulator`, `shape` (M, N, K) and `kind`; a load or store of TMEM names `registers` registers in
-    each lane.
+    `accumulator`, `shape` (M, N, K) and `kind`, the `element` format of D and the letter of its `layout`; a
+    load or store of TMEM names `registers` registers in each lane, and as `element` 16b when two cells make
+    one of them.
     """
 
     role: Role = ""
@@ -83,6 +84,8 @@ class Work:
     accumulator: int = -1
     shape: tuple[int, ...] = ()
     registers: int = 0
+    element: str = ""
+    layout: str = ""
 
 
 NO_WORK = Work()
@@ -134,6 +137,19 @@ class TmemAllocated:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnsMissing:
+    """The columns [column, column + num_cols) that an access names are not its CTA's: the last event of a run
+    that ends in that fault.
+    """
+
+    agent: Agent
+    sm: int
+    column: int
+    num_cols: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class TmemAwaited:
     """An allocation of `num_cols` columns has to wait: for the CTA `permit`, which has the SM's allocation
     permit (-1: it is free), or for columns that the CTAs `holders` have.
@@ -158,7 +174,7 @@ class Relinquished:
 @dataclass(frozen=True, slots=True)
 class Remarked:
     """The machine does as hardware does with what the manual forbids by `rule`; `detail` and `hint` say it
-    in words.
+    in words, `other` is the second place in the program, where there is one.
     """
 
     agent: Agent
@@ -166,6 +182,7 @@ class Remarked:
     detail: str
     hint: str
     span: Span
+    other: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +260,8 @@ class Passed:
 @dataclass(frozen=True, slots=True)
 class Stuck:
     """Nobody can go on, and lanes still wait for the end of phase `round` of mbarrier `sync`, or, where
-    that is of kind tmem, for columns: the last events of a run that ends in a deadlock.
+    that is of kind tmem, for columns, of kind registers for these, of kind poll in a loop, for nothing in
+    particular: the last events of a run that ends in a deadlock or a livelock.
     """
 
     agent: Agent
@@ -292,6 +310,18 @@ class RegisterOverwritten:
 
 
 @dataclass(frozen=True, slots=True)
+class FreshRead:
+    """Lanes are about to execute an instruction that reads what `load` brought into their registers from
+    cells of TMEM that nobody had written since they were allocated.
+    """
+
+    agent: Agent
+    lanes: tuple[int, ...]
+    load: Span
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class RegistersMoved:
     """A warp has `count` registers per lane from now on."""
 
@@ -332,6 +362,7 @@ class CtaExited:
 Event = (
     Access
     | TmemAllocated
+    | ColumnsMissing
     | TmemAwaited
     | Relinquished
     | Remarked
@@ -344,6 +375,7 @@ Event = (
     | Fenced
     | Retired
     | RegisterOverwritten
+    | FreshRead
     | RegistersMoved
     | CtaStarted
     | LanesExited

@@ -17,8 +17,10 @@ from drywell.cli.explain import explain
 from drywell.cli.isa import isa
 from drywell.cli.mutate import mutate
 from drywell.cli.probe import probe
+from drywell.cli.reduce import reduce
 from drywell.cli.run import check, run
 from drywell.cli.verify import verify
+from drywell.cli.why import why
 
 INTERRUPTED = 130
 
@@ -39,7 +41,7 @@ def group(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (demo, run, check, verify, explain, isa, descriptor, idesc, mutate, probe):
+for _command in (demo, run, check, verify, explain, isa, descriptor, idesc, mutate, reduce, probe, why):
     group.add_command(_command)
 
 

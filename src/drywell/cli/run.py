@@ -100,19 +100,34 @@ def run(launch_file: Path, **options: Any) -> int:
 @_options
 @click.option(
     "--level",
+    "--check",
     "check",
     type=click.Choice(["hw", "ptx", "strict"]),
     default="ptx",
     show_default=True,
     help="What hardware is known to punish, what PTX promises, or the manual to the letter.",
 )
-def check(launch_file: Path, **options: Any) -> int:
+@click.option(
+    "--fix",
+    "fixes",
+    is_flag=True,
+    help="Try the edits of the hints; write those that hold to a new file beside the module, and show them.",
+)
+def check(launch_file: Path, fixes: bool, **options: Any) -> int:
     """Execute a launch file and judge every hand-over between threads, warps and asynchronous units.
 
     A verdict holds for every schedule that takes the same branches. Exits with 0 when there is no error, 1
     for errors, wrong numbers, a fault or a deadlock, 2 for input that cannot be used, 3 for what cannot be
     executed. `drywell explain RULE` says what a finding means.
+
+    With --fix each edit is run: one stays only when its finding is gone and no other has come. The exit code
+    is 0 when the edited kernel is silent.
     """
     from drywell.cli.execution import execute
+
+    if fixes:
+        from drywell.cli.fixing import execute_fix
+
+        return execute_fix(launch_file, options)
 
     return execute(launch_file, options)

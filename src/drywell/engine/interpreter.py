@@ -13,6 +13,7 @@ from drywell.base.errors import KernelFault, UnsupportedError
 from drywell.base.events import RegisterOverwritten, Retired
 from drywell.engine.splits import JUMPS_BEFORE_YIELD, Frame, Mask, Split, WarpState
 from drywell.engine.threaded import ALIGNED, CLOCK, PASSED, Held, Threaded
+from drywell.engine.unwritten import follow_unwritten, keep_unwritten
 from drywell.isa.system import EXTERNS
 from drywell.machine.lanes import FULL, lane_list
 from drywell.machine.outcome import Call, Deferred, Exit, Jump, Return, Wait, WaitReason
@@ -139,6 +140,7 @@ class Interpreter:
         meet = {s.pc for s in state.splits if s is not split and s.held is None and s.stack == split.stack}
         self._select(state, split)
         busy, fresh, drain, pending = state.busy, state.fresh, self.drain, self.grid.pending
+        unwritten = state.unwritten
         pc = split.pc
         try:
             while fuel > 0:
@@ -156,6 +158,8 @@ class Interpreter:
                 warp.span = spans[pc]
                 if fresh and not touched[pc].isdisjoint(fresh):
                     self._tell_of_registers(state, pc)
+                if unwritten and not touched[pc].isdisjoint(unwritten):
+                    follow_unwritten(threaded, state, pc)
                 counts[pc] += 1
                 held = steps[pc](warp)
                 if held is PASSED:
@@ -337,6 +341,8 @@ class Interpreter:
             if write is not None:
                 write(warp, done.result)
             warp.mask = before
+            if done.unwritten is not None:
+                keep_unwritten(state.unwritten, done, held.registers, mask)
             for k in held.registers:
                 if state.busy.get(k) is done:
                     del state.busy[k]

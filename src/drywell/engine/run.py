@@ -15,6 +15,7 @@ from drywell.base.events import Observer
 from drywell.base.options import Options
 from drywell.engine.scheduler import Scheduler
 from drywell.engine.threaded import Threaded, compile_executable
+from drywell.engine.trace import Trace
 from drywell.machine.gmem import GlobalMemory
 from drywell.machine.grid import Dim3, Grid, Kernel
 from drywell.machine.registers import RegisterLayout
@@ -105,9 +106,10 @@ def run(
     gpu: Gpu,
     options: Options,
     observers: Sequence[Observer] = (),
+    trace: Trace | None = None,
 ) -> Outcome:
     """Run the entry until it ends or cannot go on; the error is in the outcome, with whatever the kernel
-    had written left in `gmem`.
+    had written left in `gmem`. A `trace` logs every step.
 
     KeyboardInterrupt passes through. Raises LaunchError for dimensions that cannot be.
     """
@@ -120,10 +122,12 @@ def run(
         cluster_dim=launch.cluster,
         params=launch.params,
         options=options,
-        observers=observers,
+        observers=observers if trace is None else (*observers, trace),
         is_explicit_cluster=launch.is_explicit_cluster,
     )
     threaded = compile_executable(executable, addresses)
+    if trace is not None:
+        trace.attach(grid, executable, addresses, threaded)
     scheduler = Scheduler(threaded, grid, options, arrivals(executable))
     error: DrywellError | None = None
     with np.errstate(all="ignore"):

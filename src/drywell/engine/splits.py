@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.engine.threaded import Held
+from drywell.engine.unwritten import Unwritten
 from drywell.machine.outcome import WaitReason
 from drywell.machine.queue import AsyncOp
 
@@ -69,8 +70,8 @@ class Split:
 @dataclass(slots=True, eq=False)
 class WarpState:
     """What the engine keeps for one warp: its splits, counts per place, the registers that a load in flight
-    will still write (`busy`) and, for observers, those of a load not yet waited for (`fresh`), how often it
-    gave up waiting and for what last.
+    will still write (`busy`) and, for observers, those of a load not yet waited for (`fresh`) and those with
+    values of cells that nobody had written (`unwritten`), how often it gave up waiting and for what last.
     """
 
     warp: Any
@@ -78,6 +79,7 @@ class WarpState:
     counts: list[int]
     busy: dict[int, AsyncOp] = field(default_factory=dict)
     fresh: dict[int, AsyncOp] = field(default_factory=dict)
+    unwritten: dict[int, Unwritten] = field(default_factory=dict)
     rounds: int = 0
     is_still: bool = False
     num_given_up: int = 0

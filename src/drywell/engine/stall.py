@@ -104,19 +104,29 @@ def _tell(threaded: Threaded, states: list[WarpState]) -> None:
     for state in states:
         warp = state.warp
         for split in state.splits if warp.grid.observers else ():
-            if split.held is None:
+            sync = _sync_of(warp, split)
+            if sync is None:
                 continue
-            reason = split.held.outcome.reason
-            if reason.kind == "tmem_alloc":
-                sync = Sync("tmem", warp.cta.linear, 0)
-            elif reason.address < 0:
-                continue
-            else:
-                memory, offset = warp.shared_target(reason.address, cluster=True)
-                sync = Sync("mbarrier", memory.cta.linear, offset)
             agent = Agent(warp.cta.linear, warp.index)
-            span = threaded.spans[split.pc]
-            warp.grid.emit(Stuck(agent, lane_list(split.mask), sync, reason.wanted_phase, span))
+            span, phase = threaded.spans[split.pc], -1
+            if split.held is not None:
+                phase = split.held.outcome.reason.wanted_phase
+            warp.grid.emit(Stuck(agent, lane_list(split.mask), sync, phase, span))
+
+
+def _sync_of(warp: Any, split: Split) -> Sync | None:
+    """Return what a split waits for as events call it; None when they have no name for it."""
+    if split.held is None:
+        return Sync("poll", warp.cta.linear, warp.index) if split.is_runnable else None
+    reason = split.held.outcome.reason
+    if reason.kind == "registers":
+        return Sync("registers", warp.cta.linear, warp.index)
+    if reason.kind == "tmem_alloc":
+        return Sync("tmem", warp.cta.linear, 0)
+    if reason.address < 0:
+        return None
+    memory, offset = warp.shared_target(reason.address, cluster=True)
+    return Sync("mbarrier", memory.cta.linear, offset)
 
 
 def _grouped(

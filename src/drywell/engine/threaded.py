@@ -69,14 +69,15 @@ class Callee:
 
 @dataclass(slots=True)
 class Threaded:
-    """The callables of an executable with, per place, its span, the registers it touches, its declaration
-    (None at a function's end), its flags, and its guard (register index, whether negated).
+    """The callables of an executable with, per place, its span, the registers it touches, reads and writes,
+    its declaration (None at a function's end), its flags, and its guard (register index, whether negated).
     """
 
     steps: list[Step]
     spans: list[Span]
     touched: list[frozenset[int]]
     sources: list[frozenset[int]]
+    results: list[frozenset[int]]
     declarations: list[Any]
     flags: list[int]
     guards: list[tuple[int, bool] | None]
@@ -90,6 +91,7 @@ class Threaded:
         span: Span,
         touched: frozenset[int] = frozenset(),
         sources: frozenset[int] = frozenset(),
+        results: frozenset[int] = frozenset(),
         declaration: Any = None,
         flags: int = 0,
         guard: tuple[int, bool] | None = None,
@@ -99,6 +101,7 @@ class Threaded:
         self.spans.append(span)
         self.touched.append(touched)
         self.sources.append(sources)
+        self.results.append(results)
         self.declarations.append(declaration)
         self.flags.append(flags)
         self.guards.append(guard)
@@ -122,7 +125,9 @@ def _constant(bits: int, width: int) -> NDArray[Any]:
 
 
 @dataclass(slots=True)
-class _Compiler:
+class Compiler:
+    """Makes the callables of one linked function's instructions."""
+
     executable: Executable
     addresses: dict[str, int]
     linked: Linked
@@ -298,13 +303,14 @@ class _Compiler:
     def step(self, instruction: ops.Bound) -> Step:
         """Return the callable of one instruction, guard included."""
         inner = (
-            self._lane_step(instruction)
+            self.lane_step(instruction)
             if instruction.declaration.is_lane
             else self._machine_step(instruction)
         )
         return self._guarded(instruction, inner) if instruction.guard is not None else inner
 
-    def _lane_step(self, instruction: ops.Bound) -> Step:
+    def lane_step(self, instruction: ops.Bound) -> Step:
+        """Return the callable of a lane instruction, guard left out."""
         declaration = instruction.declaration
         chosen = instruction.mods.get("type")
         o = NumpyOps(instruction.mods, TYPES.get(chosen or ""))
@@ -331,7 +337,7 @@ class _Compiler:
             self.reader(s, t) for s, t in zip(instruction.sources, instruction.source_types, strict=True)
         ]
         write = self.destination_writer(instruction)
-        touched = tuple(sorted(self._registers(instruction.destinations)))
+        touched = self.results(instruction)
 
         def step(w: Any) -> Any:
             result = semantics(w, mods, *[read(w) for read in readers])
@@ -380,6 +386,11 @@ class _Compiler:
             case tuple():
                 return set().union(*(self._registers(e) for e in operand)) if operand else set()
         return set()
+
+    def results(self, instruction: ops.Bound) -> tuple[int, ...]:
+        """Return the register indices an instruction writes, in the order of its operands."""
+        parts = [part for d in instruction.destinations for part in getattr(d, "elements", (d,))]
+        return tuple(dict.fromkeys(k for part in parts for k in sorted(self._registers(part))))
 
     def touched(self, instruction: ops.Bound) -> frozenset[int]:
         """Return the register indices an instruction reads or writes."""
@@ -449,9 +460,9 @@ def _end(outcome: Exit | Return) -> Step:
 
 def compile_executable(executable: Executable, addresses: dict[str, int]) -> Threaded:
     """Turn an executable into threaded code; `addresses` are those of its global and const variables."""
-    threaded = Threaded([], [], [], [], [], [], [], executable.frame_bytes, 0, {})
+    threaded = Threaded([], [], [], [], [], [], [], [], executable.frame_bytes, 0, {})
     for linked in executable.functions:
-        compiler = _Compiler(executable, addresses, linked)
+        compiler = Compiler(executable, addresses, linked)
         threaded.callees[linked.function.name] = _callee(executable, linked)
         for instruction in linked.function.code:
             if isinstance(instruction, ops.Unknown):  # no lane gets here: link refuses one that it can reach
@@ -462,6 +473,7 @@ def compile_executable(executable: Executable, addresses: dict[str, int]) -> Thr
                 instruction.span,
                 compiler.touched(instruction),
                 compiler.sources(instruction),
+                frozenset(compiler.results(instruction)),
                 instruction.declaration,
                 _flags(instruction),
                 compiler.guard(instruction),

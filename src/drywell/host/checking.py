@@ -9,6 +9,7 @@ from drywell.machine.gmem import GlobalMemory
 from drywell.machine.smem import SmemSymbol, name_in
 from drywell.machine.windows import OFFSET_MASK
 from drywell.observe.hazards.checker import Checker
+from drywell.observe.hazards.declared import Declared
 from drywell.observe.hazards.rules import LEVELS, Level
 from drywell.observe.roles import Roles
 
@@ -24,7 +25,11 @@ def level_of(check: str) -> Level:
 
 
 def make_checker(
-    level: Level, gmem: GlobalMemory, symbols: Sequence[SmemSymbol], grid: Dim3
+    level: Level,
+    gmem: GlobalMemory,
+    symbols: Sequence[SmemSymbol],
+    grid: Dim3,
+    declared: Sequence[Declared] = (),
 ) -> Checker | None:
     """Return a checker for one launch, None for level `off`."""
     if level == "off":
@@ -35,7 +40,7 @@ def make_checker(
             return gmem.describe(address)
         return name_in(symbols, address & OFFSET_MASK)
 
-    return Checker(level, name_of, lambda cta: index_in(grid, cta))
+    return Checker(level, name_of, lambda cta: index_in(grid, cta), declared)
 
 
 def make_roles(symbols: Sequence[SmemSymbol], grid: Dim3) -> Roles:

@@ -23,6 +23,7 @@ from drywell.base.events import Observer
 from drywell.base.options import Options
 from drywell.base.span import NOWHERE, Source, Span
 from drywell.engine.run import Launch, Outcome, place_globals, run, smem_symbols
+from drywell.engine.trace import Trace
 from drywell.host.arguments import arrays_of, build_params
 from drywell.host.checking import level_of, make_checker, make_roles
 from drywell.host.numerics_findings import numerics_findings
@@ -30,6 +31,7 @@ from drywell.host.placement import Placement
 from drywell.machine.gmem import GlobalMemory
 from drywell.observe.handovers import Handover
 from drywell.observe.hazards.checker import Checker
+from drywell.observe.hazards.declared import Declared
 from drywell.observe.roles import Roles, WarpRole
 from drywell.observe.tensor_memory import TmemMap, TmemSnapshot
 from drywell.program.link import Executable, link
@@ -359,13 +361,16 @@ def launch(
     executor: Any = None,
     switches: Mapping[str, Any] | None = None,
     names: Mapping[int, str] | None = None,
+    trace: Trace | None = None,
+    declared: Sequence[Declared] = (),
 ) -> Result:
     """Run a kernel on the modelled GPU; arrays in `args` are read and written in place.
 
     `args` holds one value per parameter: NumPy arrays, CPU torch tensors or DLPack objects for pointers,
     numbers, `tensor_map(...)`, `packed(...)`, None for a null pointer. `seed` asks for the seeded schedule.
     `switches` sets the hardware questions of DEVIATIONS.md by name. `names` gives arrays (by `id`) their
-    names in messages.
+    names in messages. A `trace` logs the run step by step, for `why`; `declared` is what the
+    checker holds Tensor Memory against.
 
     Raises LaunchError (bad arguments), UnsupportedError, KernelFault, DeadlockError, BudgetError; what had
     happened is in `error.result`, and the caller's arrays hold what the kernel had written.
@@ -397,7 +402,7 @@ def launch(
     except MemoryError as error:
         raise _too_large(error) from None
     tmem_map = TmemMap() if "tmem" in observe else None
-    checker = make_checker(level_of(check), gmem, smem_symbols(executable), grid_dims)
+    checker = make_checker(level_of(check), gmem, smem_symbols(executable), grid_dims, declared)
     roles = make_roles(smem_symbols(executable), grid_dims) if "roles" in observe else None
     observers: tuple[Observer, ...] = tuple(o for o in (tmem_map, checker, roles) if o is not None)
     explicit = cluster is not None or "reqnctapercluster" in executable.entry.directives
@@ -411,7 +416,7 @@ def launch(
         explicit,
     )
     try:
-        outcome = run(executable, shape, gmem, addresses, machine, options, observers)
+        outcome = run(executable, shape, gmem, addresses, machine, options, observers, trace)
     except MemoryError as error:
         raise _too_large(error) from None
     finally:

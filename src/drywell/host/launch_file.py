@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drywell.base.errors import LaunchError, UnsupportedError
+from drywell.base.errors import LaunchError
 from drywell.host.arguments import Packed, ScratchPerCta, Typed, packed
 from drywell.host.arrays import DTYPES, HostArray, host_array
 from drywell.host.comparison import (
@@ -31,6 +31,10 @@ from drywell.host.comparison import (
 from drywell.host.expect import evaluate
 from drywell.host.launch import Module, Result, launch, load
 from drywell.host.tensor_maps import TensorMapArgument, tensor_map
+from drywell.layout.error import LayoutError
+from drywell.layout.named import TileLayout, check_shape, parse_layout, span
+from drywell.layout.tmem import NUM_COLS, NUM_LANES
+from drywell.observe.hazards.declared import Declared
 
 _TOP = (
     "module",
@@ -71,8 +75,10 @@ _MAP_NUMBERS = ("channels_per_pixel", "pixels_per_column")
 _MAP_WORDS = ("dtype", "swizzle", "interleave", "oob_fill", "l2_promotion", "mode")
 _NUMBERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "bf16", "f32", "f64")
 _ARGUMENT = (*_NUMBERS, "tensor_map", "pointer", "null", "scratch_per_cta", "struct", "size")
+_DECLARE = ("tmem", "alloc", "col", "layout", "shape")
 _EXPECT = ("value", "rtol", "atol", "exact")
 _INITS = ("normal", "uniform", "integers", "zeros", "arange", "poison", "constant")
+_A_LAYOUT = "S[(128, 256) : (1@TLane, 1@TCol)]"
 LARGEST_BYTES = 1 << 33
 """What one buffer may take: 8 GiB."""
 POISON_BYTE = 0xDB
@@ -107,6 +113,7 @@ class LaunchFile:
     args: list[Any]
     expect: dict[str, Expectation]
     names: dict[int, str] = field(default_factory=dict)
+    declared: list[Declared] = field(default_factory=list)
 
     def run(self, **options: Any) -> tuple[Result, tuple[Comparison, ...]]:
         """Launch it and compare every `[expect]` buffer; `options` are those of `drywell.launch`."""
@@ -121,6 +128,7 @@ class LaunchFile:
             dynamic_smem=self.dynamic_smem,
             args=self.args,
             names=self.names,
+            declared=self.declared,
             **chosen,
         )
         comparisons = tuple(self._compare(name, self.expect[name], wanted[name]) for name in self.expect)
@@ -382,6 +390,25 @@ class _Reader:
         except LaunchError as error:
             raise self.fail(where, str(error)) from None
 
+    def declared(self, k: int, table: Any) -> Declared:
+        """Return what a [[declare]] says of Tensor Memory."""
+        where = f"[[declare]] number {k}"
+        if not isinstance(table, dict) or not isinstance(table.get("layout"), str):
+            raise self.fail(where, "'layout' must be a layout in quotes", f'such as "{_A_LAYOUT}"')
+        self.only(table, _DECLARE, where)
+        try:
+            layout = parse_layout(table["layout"])
+            shape = check_shape(layout, self.integers(table, "shape", where))
+        except LayoutError as error:
+            raise self.fail(where, str(error)) from None
+        if not isinstance(layout, TileLayout) or not set(layout.axes) <= {"TLane", "TCol"}:
+            raise self.fail(where, f"{layout} does not speak of TLane and TCol", f'write "{_A_LAYOUT}"')
+        if span(layout, "TLane") > NUM_LANES or span(layout, "TCol") > NUM_COLS:
+            raise self.fail(where, f"{layout} reaches over the {NUM_LANES} lanes or the {NUM_COLS} columns")
+        name = self.text(table, "tmem", where, "tmem")
+        alloc, col = self.integer(table, "alloc", where, 0), self.integer(table, "col", where, 0)
+        return Declared(str(name), layout, alloc, col, shape)
+
     def expectation(self, name: str, table: Mapping[str, Any], buffers: Mapping[str, Any]) -> Expectation:
         where = f"[expect.{name}]"
         self.only(table, _EXPECT, where)
@@ -419,10 +446,6 @@ def read_launch_file(path: str | Path) -> LaunchFile:
     reader.only(document, _TOP, "the file")
     if not isinstance(document.get("module"), str):
         raise reader.fail("the file", "'module' must name a .ptx file")
-    if "declare" in document:
-        raise UnsupportedError(
-            f"{path}: [[declare]] is judged by the checker, which does not exist yet: take it out"
-        )
     module = load(path.parent / document["module"])
     entry = reader.text(document, "entry", "the file") or (
         module.entries[0] if len(module.entries) == 1 else None
@@ -461,4 +484,5 @@ def read_launch_file(path: str | Path) -> LaunchFile:
         args,
         expect,
         {id(host): name for name, host in hosts.items()},
+        [reader.declared(k, d) for k, d in enumerate(reader.rows(document, "declare"))],
     )

@@ -58,7 +58,8 @@ def bar_sync(m: Any, i: Mods, a: Any, b: Any) -> Wait | None:
     Misuse (two counts on one barrier, a warp arriving twice, red mixed in) is undefined and here a fault.
     """
     number, count = _uniform(m, "barrier numbers", a), _uniform(m, "thread counts", b)
-    waiting: Wait | None = m.cta.barriers.sync(m, number, count)
+    is_aligned = i.get("aligned", "as bar.sync is") is not None
+    waiting: Wait | None = m.cta.barriers.sync(m, number, count, is_aligned)
     return waiting
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from drywell.base.events import Order, Role, Work
 from drywell.isa.multicast import ranks_named
+from drywell.isa.tcgen05_flow import load_flow, store_flow
 from drywell.layout.arrays import IntArray, frozen
 from drywell.layout.fragment import SHAPES, Window, cols_touched, fragment, num_registers
 from drywell.layout.tmem import PARTITION_LANES, advance, decode
@@ -229,16 +230,21 @@ def load(
 
     def read() -> Any:
         registers = _read(m, cells)
+        if m.grid.observers:
+            _note_unwritten(m, cells, reduction is not None)
         return registers if reduction is None else (registers, reduction.of(registers))
 
-    op = m.start("tmem_ld", what, read, work=_work("ld", shape, num))
+    op = m.start("tmem_ld", what, read, work=_work("ld", shape, num, packed))
     op.columns = cells.columns
+    if m.grid.observers:
+        op.flows = (load_flow(m.cta.linear, cells, reduction is not None),)
     m.unwaited.append(op)
     return Deferred(op)
 
 
-def _work(role: Role, shape: str, num: int) -> Work:
-    return Work(role, kind=shape, registers=num_registers(shape, num))
+def _work(role: Role, shape: str, num: int, packed: bool) -> Work:
+    element = "16b" if packed else "32b"
+    return Work(role, kind=shape, registers=num_registers(shape, num), element=element)
 
 
 def _read(m: Warp, cells: _Footprint) -> list[Cells]:
@@ -254,6 +260,17 @@ def _read(m: Warp, cells: _Footprint) -> list[Cells]:
     return list(values)
 
 
+def _note_unwritten(m: Warp, cells: _Footprint, has_reduction: bool) -> None:
+    """Note which registers of the load that is performing come from cells nobody has written."""
+    written = m.sm.tmem.written
+    found = ~written[cells.lane, cells.col]
+    if cells.packed:
+        found |= ~written[cells.lane, cells.col + 1]
+    op = m.grid.pending.performing
+    if op is not None and found.any():
+        op.unwritten = np.vstack([found, found.any(0)]) if has_reduction else found
+
+
 def store(
     m: Warp, shape: str, num: int, packed: bool, taddr: Any, split: Any, registers: tuple[Any, ...]
 ) -> None:
@@ -262,8 +279,10 @@ def store(
     base = uniform(m, taddr, f"the address of tcgen05.{what}")
     cells = _Footprint(m, "st", shape, num, packed, base, 0 if isinstance(split, int) else int(split[0]))
     values = np.stack(registers).astype(np.uint32, copy=False)
-    op = m.start("tmem_st", what, lambda: _write(m, cells, values), work=_work("st", shape, num))
+    op = m.start("tmem_st", what, lambda: _write(m, cells, values), work=_work("st", shape, num, packed))
     op.columns = cells.columns
+    if m.grid.observers:
+        op.flows = (store_flow(m.cta.linear, cells),)
     m.unwaited.append(op)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from drywell.base.events import Work
 from drywell.isa.tcgen05_cells import tensor_queue
+from drywell.isa.tcgen05_flow import copy_flow, shift_flow
 from drywell.isa.tcgen05_pair import members
 from drywell.isa.tcgen05_tile import MatmulProblem, refuse_fields, unpacked
 from drywell.layout.arrays import IntArray
@@ -117,6 +118,8 @@ def _issue(m: Warp, lane: int, what: str, planned: Copy | Shift, num_cols: int, 
         "tensor", what, lambda: planned.perform(m), queue=tensor_queue(m), work=work, lanes=(lane,)
     )
     op.columns = range(col, col + num_cols)
+    if m.grid.observers:
+        op.flows = (copy_flow(m, planned) if isinstance(planned, Copy) else shift_flow(planned),)
 
 
 @lru_cache(maxsize=1024)

@@ -22,6 +22,7 @@ from drywell.isa.tcgen05_columns import ColumnMask, column_problems, decode_colu
 from drywell.isa.tcgen05_factors import METADATA_COLS, SCALE_ADDRESS_MASK, Factors, checked_cols
 from drywell.isa.tcgen05_matmul import Matmul, Operands, stored_of
 from drywell.isa.tcgen05_pair import members
+from drywell.isa.tcgen05_product_flow import product_flow
 from drywell.isa.tcgen05_tile import MatmulProblem, Tile, refuse_fields, tile
 from drywell.layout.accumulator import AccumulatorLayout, a_cols, accumulator_layout
 from drywell.layout.instruction_descriptor import (
@@ -83,8 +84,19 @@ def multiply(
         what = f"mma.kind::{kind} {desc.M}x{desc.N}x{desc.K}"
         hint = hint_of(collector, form.is_ws, *_collected(planned, sources, lane))
         stage = _stage(m, planned, hint, m.span)
-        work = Work("mma", form.cta_group, kind, planned.operands.d, (desc.M, desc.N, desc.K))
+        shape = (desc.M, desc.N, desc.K)
+        work = Work(
+            "mma",
+            form.cta_group,
+            kind,
+            planned.operands.d,
+            shape,
+            element=str(desc.d_format),
+            layout=planned.layout.name,
+        )
         op = m.start("tensor", what, stage, queue=tensor_queue(m), work=work, lanes=(lane,))
+        if m.grid.observers:
+            op.flows = (product_flow(m, planned),)
         first = decode(planned.operands.d)[1]
         op.columns = range(first, first + planned.layout.num_cols(desc.N))
 

@@ -116,9 +116,9 @@ class Matmul:
         elif stored.bits < 8:
             low = _NARROW[stored.bits] if w.grid.options.narrow_in_byte == "middle" else 0
             units = units >> np.uint8(low) & np.uint8((1 << stored.bits) - 1)
-        return units[self._shifted_rows(w)] if self.is_shifted else units
+        return units[self.shifted_rows(w)] if self.is_shifted else units
 
-    def _shifted_rows(self, w: Warp) -> NDArray[np.int64]:
+    def shifted_rows(self, w: Warp) -> NDArray[np.int64]:
         """Return which row of A each row takes with `.ashift`: the next one, the last its own.
 
         ASSUMED: the last of each 32 lanes, as `tcgen05.shift` has it (option `ashift_keeps`).
@@ -135,7 +135,7 @@ class Matmul:
         chosen = selection(w, self.layout, desc.kind, self.operands.sp_meta, desc.sparsity_selector, split)
         if not self.is_shifted:
             return chosen
-        rows = self._shifted_rows(w)
+        rows = self.shifted_rows(w)
         return Selection(chosen.index[rows], chosen.live[rows], ())
 
     # the product

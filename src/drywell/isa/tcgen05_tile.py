@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.errors import UnsupportedError
+from drywell.base.events import Remarked
 from drywell.layout.arrays import ByteArray, IntArray
 from drywell.layout.descriptor import (
     FieldProblem,
@@ -137,10 +138,25 @@ class Tile:
                 hint="check start, LBO and SBO of the descriptor",
             )
         if m.grid.observers:
+            self._look_for_a_carry(m)
             addresses = (self.chunks.reshape(-1) << 4) + smem.base
             home, layout, size = m.cta.linear, self.desc.mode.name, self.stored.chunk_data_bytes
             m.record("shared", addresses, size, False, "async", home=home, layout=layout)
         return self._elements(smem.data)
+
+    def _look_for_a_carry(self, m: Warp) -> None:
+        """Remark on a swizzled SBO one unit above whole patterns: a negative step, added as 64 bits without
+        its sign, carries out of the low word, and no layout has such a stride.
+        """
+        sbo, period = self.desc.sbo_bytes, self.desc.mode.period_bytes
+        if period <= CHUNK_BYTES or sbo <= period or sbo % period != CHUNK_BYTES:
+            return
+        detail = (
+            f"the descriptor has an SBO of {sbo} bytes, 16 more than whole patterns of {period}: a negative"
+            " step of its address, added to all 64 bits without its sign, has carried into bits 32 to 45"
+        )
+        hint = "add the step to the low 32 bits of the descriptor only"
+        m.grid.emit(Remarked(m.agent(), "DESC-CARRY", detail, hint, m.place()))
 
     def _elements(self, image: ByteArray) -> Codes:
         taken = image.reshape(-1, CHUNK_BYTES).take(self.chunks, axis=0)

@@ -18,7 +18,10 @@ from drywell.isa.multicast import Landing, landings
 from drywell.isa.operand import GLOBAL, SHARED, policy
 from drywell.isa.rules import when
 from drywell.machine import tma
+from drywell.machine.flow import Flow
 from drywell.machine.interleave import sliced
+from drywell.machine.tensor_map import TensorMap
+from drywell.machine.tma_flow import BoxFlow
 
 _REF = "data-movement-and-conversion-instructions-cp-async-bulk-tensor"
 _DIMS = "1d 2d 3d 4d 5d"
@@ -127,9 +130,23 @@ def _landing(m: Any, where: Where, at: Landing, is_cluster: bool, tells_cluster:
         tmap = tma.read_map(m, where.pointer)
         target = m.shared_target(at.data, is_cluster)
         moved = tma.load(m, tmap, where.coords, target, mode=where.mode, offsets=where.offsets)
+        if m.grid.observers:
+            _flow_is(m, _box_flow(tmap, where, target).loaded)
         m.mbarrier(at.barrier, tells_cluster).complete_tx(moved)
 
     return perform
+
+
+def _box_flow(tmap: TensorMap, where: Where, at: tuple[Any, int], is_reduction: bool = False) -> BoxFlow:
+    """Return which bytes belong together in a copy of the box to or from `at`."""
+    memory, offset = at
+    tmap, coords = sliced(tmap, where.coords)
+    return BoxFlow(tmap, coords, memory.cta.linear, offset, where.mode, where.offsets, is_reduction)
+
+
+def _flow_is(m: Any, flow: Flow) -> None:
+    """Note where what the operation being performed writes comes from."""
+    m.grid.pending.performing.flows += (flow,)
 
 
 def _store(m: Any, lane: int, source: int, where: Where, op: str) -> Any:
@@ -140,6 +157,8 @@ def _store(m: Any, lane: int, source: int, where: Where, op: str) -> Any:
         tmap = tma.read_map(m, where.pointer)
         memory, offset = m.shared_target(source)
         box = tma.check_store(m, tmap, where.coords, memory, offset, where.mode, op)
+        if m.grid.observers:
+            _flow_is(m, _box_flow(tmap, where, (memory, offset), bool(op)).stored)
         tmap, coords = sliced(tmap, where.coords)
         held.extend((tmap, coords, tma.get_box(m, tmap, memory, offset, box)))
 

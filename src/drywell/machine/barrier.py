@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from drywell.base.events import ACQUIRE, RELEASE, Order, Sync
+from drywell.base.events import ACQUIRE, RELEASE, Order, Remarked, Sync
+from drywell.base.span import Span
 from drywell.machine.lanes import LANES, Mask, lane_list
 from drywell.machine.outcome import Wait, WaitReason
 from drywell.machine.registers import LaneValues
@@ -96,13 +97,14 @@ class Meeting:
 class _Round:
     """One use of a named barrier, from its first arrival to its completion."""
 
-    __slots__ = ("arrived", "count", "is_complete", "is_red", "popc", "popc_all", "use")
+    __slots__ = ("arrived", "count", "is_complete", "is_red", "places", "popc", "popc_all", "use")
 
     def __init__(self, count: int | None, is_red: bool, use: int) -> None:
         self.use = use
         self.count = count
         self.is_red = is_red
         self.arrived: dict[int, Mask] = {}
+        self.places: dict[int, Span] = {}
         self.popc = 0
         self.popc_all = 0
         self.is_complete = False
@@ -125,9 +127,13 @@ class NamedBarriers:
         self._open: dict[int, _Round] = {}
         self.completed = [0] * NUM_BARRIERS
 
-    def sync(self, warp: Warp, number: int, count: int | None = None) -> Wait | None:
+    def sync(
+        self, warp: Warp, number: int, count: int | None = None, is_aligned: bool = False
+    ) -> Wait | None:
         """Arrive with the warp's active lanes and wait; None when that completes the barrier."""
         turn = self._arrive(warp, number, count or None, False, None)
+        if is_aligned:
+            self._look_for_halves(warp, number, turn)
         if turn.is_complete:
             self._leave(warp, number, turn)
             return None
@@ -192,6 +198,24 @@ class NamedBarriers:
         warp.arrived(Sync("named", self.cta.linear, number), turn.use)
         self._settle(number, turn)
         return turn
+
+    def _look_for_halves(self, warp: Warp, number: int, turn: _Round) -> None:
+        """Remark on a warp that reaches one use of a barrier at two places, though as a warp it should at
+        one.
+        """
+        here = warp.place()
+        first = turn.places.setdefault(warp.index, here)
+        if first != here and warp.grid.observers:
+            upper, lower = sorted((first, here), key=lambda span: span.line)
+            detail = (
+                f"a part of warp {warp.index} comes to barrier {number} here, the rest at line {lower.line}:"
+                " all lanes of a warp have to execute one and the same bar.sync"
+            )
+            hint = (
+                f"write barrier.sync (without .aligned) at lines {upper.line} and {lower.line}, or one"
+                " barrier behind both branches"
+            )
+            warp.grid.emit(Remarked(warp.agent(), "ALIGNED-DIVERGENT", detail, hint, upper, lower))
 
     def _check(self, warp: Warp, number: int, count: int | None) -> None:
         if not 0 <= number < NUM_BARRIERS:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from drywell.base.errors import KernelFault
 from drywell.base.events import NO_WORK, Agent, Performed, Work
 from drywell.base.span import Span
+from drywell.machine.flow import Flow
 
 if TYPE_CHECKING:
     from drywell.machine.warp import Warp
@@ -28,7 +29,9 @@ class AsyncOp:
     Operations of one `queue` key perform in issue order; None is free. `ready` holds it back until true.
     `columns` are those of Tensor Memory that it reads or writes; `work` says to observers what it is.
     `lanes` are the lanes that issued it. `number` is given at issue, from 1. `on_done` callables run with
-    the operation when its last stage has run.
+    the operation when its last stage has run. `unwritten` says of a load from TMEM, for each of its registers
+    and lanes, whether it read a cell that nobody has written (None: no such). `flows` say where what it wrote
+    came from. Both are made only when somebody listens.
     """
 
     unit: str
@@ -45,6 +48,8 @@ class AsyncOp:
     on_done: list[Callable[[AsyncOp], None]] = field(default_factory=list)
     columns: range = range(0)
     work: Work = NO_WORK
+    flows: tuple[Flow, ...] = ()
+    unwritten: Any = None
 
     @property
     def done(self) -> bool:

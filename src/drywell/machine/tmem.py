@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drywell.base.events import Relinquished, Remarked, TmemAllocated, TmemAwaited
+from drywell.base.events import ColumnsMissing, Relinquished, Remarked, TmemAllocated, TmemAwaited
 from drywell.base.options import Options
 from drywell.layout.tmem import (
     ALLOC_COLS,
@@ -422,6 +422,8 @@ class TensorMemory:
                 f"{what} of {cols} runs past what the CTA has allocated: it {_holds(holding)}",
                 hint="allocate more columns, or start lower",
             )
+        if m.grid.observers:
+            m.grid.emit(ColumnsMissing(m.agent(), self.sm, col, num_cols, m.place()))
         m.fault(
             "TMEM-NO-ALLOC",
             f"{what} of {cols}, which the CTA has not allocated: it {_holds(holding)}",

@@ -8,7 +8,7 @@ and is written behind. Episodes of warps that meet at a named barrier there coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from drywell.base.events import (
@@ -121,6 +121,7 @@ class _Warp:
 
     tallies: dict[str, _Tally] = field(default_factory=dict)
     episodes: list[_Episode] = field(default_factory=lambda: [_Episode()])
+    waits: list[tuple[int, _Phase]] = field(default_factory=list)
 
     def cut(self) -> int:
         """End the episode, if anything happened in it, and return the number of the one that begins."""
@@ -133,9 +134,9 @@ class _Warp:
         """Return what was read and written before a cut, the latest episode first."""
         return [_touched((e, *e.ended)) for e in self.episodes[max(0, cut - _REACH) : cut][::-1]]
 
-    def behind(self, cut: int) -> list[tuple[Mask, Mask]]:
-        """Return what was read and written behind a cut, the earliest episode first."""
-        return [_touched((e, *e.begun)) for e in self.episodes[cut : cut + _REACH]]
+    def behind(self, cut: int, limit: int) -> list[tuple[Mask, Mask]]:
+        """Return what was read and written behind a cut and before another, the earliest episode first."""
+        return [_touched((e, *e.begun)) for e in self.episodes[cut : min(limit, cut + _REACH)]]
 
 
 def _touched(episodes: Iterable[_Episode]) -> tuple[Mask, Mask]:
@@ -165,10 +166,12 @@ Cut = tuple[tuple[int, int], int]
 
 @dataclass(slots=True)
 class _Phase:
-    """Who arrived (and whether an operation did it for the warp), who waited, and what copies wrote."""
+    """Who arrived (and whether an operation did it for the warp), who waited (and how many waits the warp
+    had behind it then), and what copies wrote.
+    """
 
     arrivals: dict[Cut, bool] = field(default_factory=dict)
-    waits: dict[Cut, None] = field(default_factory=dict)
+    waits: dict[Cut, int] = field(default_factory=dict)
     written: Mask = field(default_factory=dict)
 
 
@@ -321,7 +324,9 @@ class Roles:
         agent = event.agent
         warp = self._warps[agent.cta, agent.warp]
         phase = lives[-1].phases.setdefault(event.round, _Phase())
-        phase.waits[(agent.cta, agent.warp), warp.cut()] = None
+        cut = warp.cut()
+        warp.waits.append((cut, phase))
+        phase.waits[(agent.cta, agent.warp), cut] = len(warp.waits)
         self._by(lives[-1].consumers, "waits", agent, event.span)
 
     def _met(self, event: Passed | Arrived) -> None:
@@ -363,17 +368,19 @@ class Roles:
         if not gives and not frees:
             for phase in barrier.phases.values():
                 merge(frees, self._read_before(phase))
-        return gives, frees
+        return _main_part(gives), _main_part(frees)
 
     def _handed_over(self, phase: _Phase) -> tuple[Mask, Mask]:
         if phase.written:
             return phase.written, {}
         gives: Mask = {}
         frees: Mask = {}
-        for taker, behind in phase.waits:
+        for (taker, behind), waits in phase.waits.items():
             for (giver, before), is_operation in phase.arrivals.items():
                 if giver != taker or is_operation:
-                    given, freed = self._common(self._warps[giver], before, self._warps[taker], behind)
+                    limit = self._next_wait(giver, before, taker, waits)
+                    later = self._warps[taker].behind(behind, limit)
+                    given, freed = _common(self._warps[giver].before(before), later)
                     merge(gives, given)
                     merge(frees, freed)
         return gives, frees
@@ -392,19 +399,14 @@ class Roles:
                     break
         return out
 
-    def _common(self, giver: _Warp, before: int, taker: _Warp, behind: int) -> tuple[Mask, Mask]:
-        """Return what was written before and is read behind, and what was read before and is written behind:
-        of the nearest episodes that have more than a few words in common, else of the nearest.
+    def _next_wait(self, giver: tuple[int, int], before: int, taker: tuple[int, int], waits: int) -> int:
+        """Return the cut at which the taker, after so many waits, next waits for something that the giver did
+        later: what it touches from there on is handed over by that.
         """
-        later = taker.behind(behind)
-        few: tuple[Mask, Mask] = ({}, {})
-        for reads, writes in giver.before(before):
-            for reads_then, writes_then in later:
-                given, freed = joint(writes, reads_then), joint(reads, writes_then)
-                if num_places(given) + num_places(freed) > _FEW:
-                    return given, freed
-                few = few if any(few) else (given, freed)
-        return few
+        for cut, phase in self._warps[taker].waits[waits:]:
+            if any(warp == giver and c >= before for warp, c in phase.arrivals):
+                return cut
+        return _MOST_EPISODES
 
     def _handover(self, home: int, offset: int, barrier: _Barrier, gives: Mask, frees: Mask) -> Handover:
         return Handover(
@@ -451,6 +453,26 @@ def _with_release(one: Handover, gives: Mask, found: list[tuple[Handover, tuple[
         if other is not one and takers & givers and is_touching(gives, frees):
             return one.freed_by(other)
     return one.freed_by(one) if one.frees and not one.gives else one
+
+
+def _common(before: Sequence[tuple[Mask, Mask]], behind: Sequence[tuple[Mask, Mask]]) -> tuple[Mask, Mask]:
+    """Return what was written before and is read behind, and what was read before and is written behind: of
+    the nearest episodes that have more than a few words in common, else of the nearest.
+    """
+    few: tuple[Mask, Mask] = ({}, {})
+    for reads, writes in before:
+        for reads_then, writes_then in behind:
+            given, freed = joint(writes, reads_then), joint(reads, writes_then)
+            if num_places(given) + num_places(freed) > _FEW:
+                return given, freed
+            few = few if any(few) else (given, freed)
+    return few
+
+
+def _main_part(mask: Mask) -> Mask:
+    """Leave out memory of which there are a few words only, when there is more elsewhere."""
+    kept = {key: bits for key, bits in mask.items() if bits.bit_count() > _FEW}
+    return kept or mask
 
 
 def _name(warp: _Warp) -> str:

@@ -67,6 +67,33 @@ def _roots(
     return frozenset(roots)
 
 
+@dataclass(frozen=True, slots=True)
+class BarrierUse:
+    """An instruction that arrives on, or waits for, a barrier in one of the shared variables `symbols`
+    (none: the text does not tell).
+    """
+
+    span: Span
+    symbols: frozenset[str]
+    arrives: bool
+    waits: bool
+
+
+def barrier_uses(function: Function) -> tuple[BarrierUse, ...]:
+    """Return every instruction of a function that arrives on an mbarrier or waits for one, in order."""
+    definitions = _definitions(function)
+    out = []
+    for instruction in function.code:
+        if not isinstance(instruction, ops.Bound):
+            continue
+        declaration = instruction.declaration
+        barrier = _barrier_operand(instruction)
+        if barrier is not None and (declaration.arrives or declaration.waits):
+            symbols = _roots(barrier, definitions)
+            out.append(BarrierUse(instruction.span, symbols, declaration.arrives, declaration.waits))
+    return tuple(out)
+
+
 def arrivals(executable: Executable) -> tuple[Arrival, ...]:
     """Return every instruction of the executable that arrives on an mbarrier, in order of place."""
     out = []

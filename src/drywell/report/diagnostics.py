@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from drywell.base.diagnostic import Diagnostic, Severity
+from drywell.base.diagnostic import Diagnostic, Finding, Severity
 from drywell.base.span import Source, Span
 from drywell.report.text import SEVERITY_STYLES, Line, Lines, counted
 
@@ -54,7 +54,7 @@ def _styled(text: str) -> Line:
     return (text,)
 
 
-def summary(diagnostics: Iterable[Diagnostic]) -> str:
+def summary(diagnostics: Iterable[Diagnostic | Finding]) -> str:
     """Return "2 errors, 1 warning", "nothing wrong" when there are none."""
     found = [d.severity for d in diagnostics]
     parts = [counted(found.count(s), str(s)) for s in Severity if s in found]

@@ -48,6 +48,10 @@ class Explanation:
         return plain(explanation_lines(self)).rstrip("\n")
 
 
+_WARNINGS = ("E0303", "E0340", "E0341", "E0342", "E0343")
+"""Codes of texts that are legal all the same."""
+
+
 @cache
 def explanations() -> dict[str, Explanation]:
     """Return every page by its rule, chapter after chapter, then the codes."""
@@ -59,7 +63,7 @@ def explanations() -> dict[str, Explanation]:
             out[rule] = _page(rule, title, sections)
     codes = {**CODES, **_read("codes")["codes"]}
     for code in sorted(codes):
-        severity = "warning" if code == "E0303" else "error"
+        severity = "warning" if code in _WARNINGS else "error"
         where = "in a layout or descriptor" if code.startswith("E04") else "in a text"
         out[code] = Explanation(code, TEXTS, codes[code], ((where, severity),))
     return out

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from drywell.base.diagnostic import Finding, Party
+from drywell.base.diagnostic import Finding, Party, Severity
 from drywell.base.span import Source, Span
 from drywell.report.diagnostics import message_lines
-from drywell.report.text import Line, Lines, ranges
+from drywell.report.text import SEVERITY_STYLES, Line, Lines, counted, ranges
 
 MOST_COLUMNS = 96
 """Characters of a line of PTX that an excerpt shows; loads of Tensor Memory name up to 128 registers."""
+MOST_PLACES = {Severity.ERROR: 10, Severity.WARNING: 5, Severity.NOTE: 1}
+"""Findings of one rule that are shown in full."""
 _GUTTER = 5
 _CUT = "..."
 
@@ -26,22 +28,35 @@ def sources_of(*texts: Source) -> dict[str, Source]:
 
 
 def finding_lines(findings: Iterable[Finding], sources: Sources | None = None) -> Lines:
-    """Return findings as lines, each with an excerpt for either party whose text is in `sources`."""
-    out: list[Line] = []
+    """Return findings as lines, each with an excerpt for either party whose text is in `sources`. Of the
+    places of one rule the first are shown (of a note the very first), the others counted.
+    """
+    by_rule: dict[tuple[str, Severity], list[Finding]] = {}
     for finding in findings:
-        if finding.message.startswith(f"{finding.severity}["):  # a report of its own, such as a deadlock's
-            out += message_lines(finding.message)
-            continue
-        out += _finding(finding, sources or {})
+        by_rule.setdefault((finding.rule, finding.severity), []).append(finding)
+    out: list[Line] = []
+    for (rule, severity), members in by_rule.items():
+        most = MOST_PLACES[severity]
+        for finding in members[:most]:
+            out += _finding(finding, sources or {})
+        more = len(members) - most
+        if more > 0:
+            places = counted(more, "more place")
+            head = f"{severity}[{rule}]"
+            out.append(
+                ((head, SEVERITY_STYLES[severity]), f": {places} (all of them with --json or --sarif)")
+            )
     return tuple(out)
 
 
 def _finding(finding: Finding, sources: Sources) -> Lines:
+    if finding.message.startswith(f"{finding.severity}["):  # a report of its own, such as a deadlock's
+        return message_lines(finding.message)
     span = finding.span
     place = f"{span}: " if span.line else f"{span.file}: " if span.file else ""
     out: list[Line] = list(message_lines(f"{place}{finding.severity}[{finding.rule}]: {finding.message}"))
     out += party_lines(span, _who(Party("", finding.cta, finding.warp, finding.lanes)), sources)
-    notes = [finding.note] if finding.note else []
+    notes = finding.note.split("\n") if finding.note else []
     other, who = finding.other, _who(finding.other_party)
     if other is not None and other != span:
         out += party_lines(other, who, sources)

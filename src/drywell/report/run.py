@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from drywell.base.diagnostic import Finding
+from drywell.report.diagnostics import summary
 from drywell.report.findings import Sources, finding_lines
 from drywell.report.text import Line, Lines, Piece, counted, dims
 
@@ -118,10 +119,10 @@ def _shortened(expression: str) -> str:
     return words if len(words) <= MOST_EXPRESSION else words[: MOST_EXPRESSION - 3] + "..."
 
 
-def verdict_line(verdict: str) -> Line:
-    """Return the verdict and what it means."""
+def verdict_line(verdict: str, findings: Sequence[Finding] = ()) -> Line:
+    """Return the verdict, what it means, and how many findings there are."""
     style, meaning = VERDICTS[verdict]
-    return ((verdict, style), f": {meaning}")
+    return ((verdict, style), f": {meaning}" + (f" ({summary(findings)})" if findings else ""))
 
 
 def run_lines(
@@ -138,4 +139,4 @@ def run_lines(
     for comparison in comparisons:
         out += comparison_lines(comparison, (expressions or {}).get(comparison.buffer, ""))
     out += finding_lines(findings, sources)
-    return (*out, *end, verdict_line(verdict))
+    return (*out, *end, verdict_line(verdict, findings))

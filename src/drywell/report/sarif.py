@@ -116,7 +116,7 @@ def _result(finding: Finding, index: int, sources: Mapping[str, Source]) -> Json
 def _message(finding: Finding) -> str:
     parts = [
         finding.message,
-        finding.note and f"Note: {finding.note}",
+        finding.note and "\n".join(f"Note: {note}" for note in finding.note.split("\n")),
         finding.hint and f"Hint: {finding.hint}",
     ]
     return "\n".join(part for part in parts if part)

@@ -292,7 +292,6 @@ def test_an_illegal_text_raises_with_every_diagnostic() -> None:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"check": "ptx"}, "checker"),
         ({"engine": "jit"}, "interpreter"),
         ({"schedule": "timed"}, "clock"),
         ({"observe": ("timeline",)}, "timeline"),
@@ -308,6 +307,7 @@ def test_a_part_that_does_not_exist_yet_is_unsupported(options: dict[str, Any], 
     "options",
     [
         {"schedule": "soon"},
+        {"check": "loudly"},
         {"sms": 0},
         {"max_instructions": 0},
         {"gpu": "h100"},

@@ -117,6 +117,25 @@ def test_a_pair_loads_into_both_ctas_on_the_leaders_barrier(corpus: Path) -> Non
     assert {a.cta for a in full.producers if a.what == "loads by TMA"} == {(0, 0, 0), (1, 0, 0)}
 
 
+def test_multicast_stages_are_freed_by_the_commits_of_all_ctas_that_read_them(corpus: Path) -> None:
+    result, _ = read_launch_file(corpus / "nvcc_ours" / "ours_multicast.toml").run(observe=("roles",))
+    _, found = by_name(result)
+    readers = {(0, 0, 0), (1, 0, 0), (0, 1, 0)}
+    empty, full = found["empty"], found["full"]
+    assert {a.cta for a in empty.producers} == readers
+    assert (empty.arrivals_expected, empty.gives) == (3, ())
+    assert {s.cta for s in empty.frees} == readers  # what this CTA's two boxes, 8 KiB each, are written to
+    assert sorted(places(empty.frees)) == [
+        ("dyn", 8192),
+        ("dyn", 8192),
+        ("dyn+16384", 8192),
+        ("dyn+16384", 8192),
+    ]
+    assert {a.cta for a in full.producers if a.what == "loads by TMA"} == readers
+    assert places(full.gives) == [("dyn", 32768)]
+    assert full.free_again is not None and full.free_again.barrier == "empty"
+
+
 def test_attention_hands_scores_probabilities_and_stages_on_as_its_source_says(corpus: Path) -> None:
     """Warps 0-3 compute softmax, 4-7 rescale, 8-9 load, 10 multiplies; P lies in columns 384 to 447."""
     result, _ = read_launch_file(corpus / "triton" / "flash_fwd_ws.toml").run(observe=("roles",))

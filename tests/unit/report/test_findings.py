@@ -73,6 +73,22 @@ def test_a_report_of_its_own_is_not_dressed_up() -> None:
     assert shown(report, PTX) == report.message.split("\n")
 
 
+@pytest.mark.parametrize(
+    ("severity", "most"), [(Severity.ERROR, 10), (Severity.WARNING, 5), (Severity.NOTE, 1)]
+)
+def test_of_many_places_of_one_rule_the_first_are_shown_and_the_others_counted(
+    severity: Severity, most: int
+) -> None:
+    many = [replace(FINDING, severity=severity, span=Span("k.ptx", 100 + k, 1)) for k in range(14)]
+    other = replace(FINDING, rule="TMEM-RACE")
+    lines = plain(finding_lines([*many, other])).splitlines()
+    heads = [line for line in lines if line.startswith("k.ptx:")]
+    assert len(heads) == most + 1
+    rest = f"{severity}[MEM-RACE]: {14 - most} more places (all of them with --json or --sarif)"
+    assert rest in lines
+    assert lines.index(rest) < lines.index(heads[-1])
+
+
 @pytest.mark.parametrize("column", [1, 60, 150, 290])
 @pytest.mark.parametrize("length", [1, 10, 200])
 def test_an_excerpt_of_a_long_line_holds_the_place(column: int, length: int) -> None:

@@ -382,7 +382,7 @@ def _others() -> tuple[Question, ...]:
     )
 
 
-_SUM = f"""{_FILL.replace("bar.sync 0;", "")}
+_SUM = f"""{_FILL}
 mad.wide.u32 %d1, %t, 16, %in;
 ld.global.v4.u32 {{%r0, %r1, %r2, %r3}}, [%d1];
 mad.lo.u32 %r21, %t, 16, %r20;
@@ -397,6 +397,9 @@ DONE:
 """
 _PLAIN_SUM = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%o], [%r20], 2048;"
 _TENSOR = "cp.reduce.async.bulk.tensor.2d.global.shared::cta.{op}.tile.bulk_group [%d8, {{0, 0}}], [%r20];"
+_WALKED = (
+    "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%d8, {0, -1, -1, 0}], [%r20];"
+)
 _STORED = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d8, {0, 0}], [%r20];"
 
 
@@ -416,11 +419,21 @@ def _summed(name: str, title: str, copy: str, fields: Mapping[str, Any], words: 
 
 
 def _writes() -> tuple[Question, ...]:
-    """Return the questions about what copies out of shared memory write (A33 to A35, A37), and A36."""
+    """Return the questions about what copies out of shared memory write, and late ones (A33 to A39)."""
     tiny, numbers = (_tiny(41), _tiny(42)), np.arange(512, dtype=np.uint32)
     plain = _map("f32", [32, 16], [128], [32, 16])
     flushed = plain | {"elemtype": "f32.ftz"}
     short = _map("u8", [84, 16], [128], [96, 16])
+    slices = _map("u16", [20, 6, 4], [96, 384], [8, 8, 2], interleave_layout="16B")
+    walk = _map(
+        "u16",
+        [16, 4, 4, 2],
+        [32, 128, 512],
+        [16, 8],
+        mode="im2col",
+        lower_corner=[-1, -1],
+        upper_corner=[-1, -1],
+    )
     odd = "mov.u32 %r1, 40;\ncp.async.bulk.global.shared::cta.bulk_group [%o], [%r20], %r1;"
     rounded = tuple(
         loaded(
@@ -446,6 +459,8 @@ def _writes() -> tuple[Question, ...]:
         _summed("A35", "a store over the end of a row of 84 bytes", _STORED, short, numbers + 1000, numbers),
         *rounded,
         _summed("A37", "a bitwise reduction through a map of f32", _TENSOR.format(op="xor"), plain, *tiny),
+        loaded("A38", "a box of an interleaved tensor", slices, (2, 0, 0), 256),
+        _summed("A39", "a store through an im2col map over the edge", _WALKED, walk, numbers + 1000, numbers),
     )
 
 

@@ -1,4 +1,5 @@
-"""What an mbarrier's open phase lacks: bytes and arrivals held against each other, when a run is stuck or over.
+"""What an mbarrier's open phase lacks: bytes and arrivals held against each other when a run is stuck or
+over.
 
 Each finding names the cause beside DEADLOCK: the operations whose bytes do not add up, or who has not
 arrived.
@@ -8,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from drywell.base.diagnostic import Edit
 from drywell.base.events import BarrierChanged, CtaExited, CtaStarted, Event, Stuck, Sync
-from drywell.observe.hazards.barriers import ARRIVALS, Barriers, Life, Touch
+from drywell.observe.hazards.barriers import Barriers
+from drywell.observe.hazards.lives import ARRIVALS, Life, Touch
 from drywell.observe.hazards.order import Happens
 from drywell.observe.hazards.report import Findings
 
@@ -42,7 +45,8 @@ class Accounting:
 
     def finish(self) -> None:
         """Report why the phases that somebody waits for do not end, and bytes that are left over."""
-        for sync, waits in self._awaited().items():
+        waited = self._awaited()
+        for sync, waits in waited.items():
             life = self.barriers.lives.get(sync)
             if life is None:
                 continue
@@ -50,10 +54,11 @@ class Accounting:
                 self._missed(life, wait)
             if any(wait.round == life.phase for wait in waits):
                 self._explain(life)
-        if self.num_exited < len(self.cluster_of):
-            return
-        for life in self.barriers.lives.values():
-            if life.tx_bytes and completions(life):
+        is_over = self.num_exited == len(self.cluster_of)
+        is_polled = any(sync.kind == "poll" for sync in waited)
+        for sync, life in self.barriers.lives.items():
+            is_left_over = is_over and life.tx_bytes and completions(life)
+            if sync not in waited and (is_left_over or (is_polled and is_short_of_bytes(life))):
                 self._explain(life)
 
     def _awaited(self) -> dict[Sync, list[Stuck]]:
@@ -71,8 +76,8 @@ class Accounting:
             return
         self.findings.report(
             "MBAR-PHASE-ALIAS",
-            f"a wait for parity {wait.round & 1} of {self.barriers.name(life)} was meant for phase {last + 1},"
-            f" which is long over: phase {wait.round} of the same parity is open now",
+            f"a wait for parity {wait.round & 1} of {self.barriers.name(life)} was meant for phase"
+            f" {last + 1}, which is long over: phase {wait.round} of the same parity is open now",
             wait.span,
             cta=wait.agent.cta,
             warp=wait.agent.warp,
@@ -206,7 +211,7 @@ class Accounting:
         came: Sequence[BarrierChanged],
         hint: str,
     ) -> None:
-        at = said[0]
+        at, bytes_came = said[0], sum(e.amount for e in came)
         self.findings.report(
             rule,
             f"phase {life.phase} of {self.barriers.name(life)} of CTA {life.sync.cta} does not end: {why}",
@@ -216,7 +221,19 @@ class Accounting:
             lanes=at.lanes,
             other=came[0].span if came else life.init.span,
             hint=hint,
+            edits=_expecting(said, bytes_came) if rule in _OF_BYTES else (),
         )
+
+
+_OF_BYTES = ("PAIR-TX-MULTIPLIER", "EXPECT-TX-MISMATCH")
+
+
+def _expecting(said: Sequence[BarrierChanged], total: int) -> tuple[Edit, ...]:
+    """Return the edit that lets one instruction, which alone expects bytes, expect `total` in all."""
+    one = {(e.span, e.amount) for e in said}
+    if len(one) != 1 or not total or total % len(said):
+        return ()
+    return (Edit("replace", said[0].span, str(total // len(said)), str(said[0].amount)),)
 
 
 _CAUSES: tuple[Callable[[Accounting, Life], bool], ...] = (
@@ -227,6 +244,11 @@ _CAUSES: tuple[Callable[[Accounting, Life], bool], ...] = (
     Accounting.partial_arrival,
 )
 """Causes, the narrowest first; only one is named."""
+
+
+def is_short_of_bytes(life: Life) -> bool:
+    """Say whether the open phase lacks bytes, has bytes too many, or expects some without an arrive."""
+    return bool(life.tx_bytes or life.expects)
 
 
 def completions(life: Life) -> list[BarrierChanged]:

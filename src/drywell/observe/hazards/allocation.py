@@ -17,6 +17,7 @@ from drywell.base.events import (
 )
 from drywell.base.span import Span
 from drywell.layout.tmem import NUM_COLS
+from drywell.observe.hazards.repairs import behind
 from drywell.observe.hazards.report import Findings
 
 _FEWER = "allocate fewer columns, or take so much shared memory that one CTA fits on an SM"
@@ -29,6 +30,7 @@ class AllocationRules:
         self.findings = findings
         self._waits: dict[tuple[int, int], TmemAwaited] = {}
         self._allocated: dict[int, Span] = {}
+        self._group_of: dict[int, int] = {}
         self._has_relinquished: set[int] = set()
         self._has_exited: set[int] = set()
         self._sm_of: dict[int, int] = {}
@@ -60,6 +62,7 @@ class AllocationRules:
                     event.span,
                     cta=event.agent.cta,
                     warp=event.agent.warp,
+                    other=event.other,
                     hint=event.hint,
                 )
 
@@ -87,6 +90,7 @@ class AllocationRules:
         self._columns[cta] = now, max(most, now)
         if not event.is_free:
             self._allocated[cta] = event.span
+            self._group_of[cta] = event.cta_group
             self._granted(event)
 
     def _granted(self, event: TmemAllocated) -> None:
@@ -108,24 +112,27 @@ class AllocationRules:
 
     def _not_relinquished(self, wait: TmemAwaited, severity: Severity) -> None:
         ends = "and waits itself" if severity is Severity.ERROR else "and keeps it to its end"
+        at, group = self._allocated.get(wait.permit), self._group_of.get(wait.permit, 1)
+        give = f"tcgen05.relinquish_alloc_permit.cta_group::{group}.sync.aligned"
         self.findings.report(
             "RELINQUISH-MISSING",
-            f"CTA {wait.agent.cta} waits to allocate {wait.num_cols} columns: CTA {wait.permit} on the same SM"
-            f" has the allocation permit {ends}",
+            f"CTA {wait.agent.cta} waits to allocate {wait.num_cols} columns: CTA {wait.permit} on the same"
+            f" SM has the allocation permit {ends}",
             wait.span,
             cta=wait.agent.cta,
             warp=wait.agent.warp,
-            other=self._allocated.get(wait.permit),
-            hint="tcgen05.relinquish_alloc_permit behind the last tcgen05.alloc of every CTA",
+            other=at,
+            hint=f"{give} behind the last tcgen05.alloc of every CTA",
             severity=severity,
+            edits=() if at is None else (behind(at, give),),
         )
 
     def _oversubscribed(self, wait: TmemAwaited) -> None:
         holder = min(wait.holders)
         self.findings.report(
             "TMEM-OVERSUB",
-            f"CTA {wait.agent.cta} waits for {wait.num_cols} columns of Tensor Memory, and CTA {holder}, which"
-            " has them, waits too",
+            f"CTA {wait.agent.cta} waits for {wait.num_cols} columns of Tensor Memory, and CTA {holder},"
+            " which has them, waits too",
             wait.span,
             cta=wait.agent.cta,
             warp=wait.agent.warp,
@@ -137,8 +144,8 @@ class AllocationRules:
     def _say_oversubscribed(self, cta: int, num_ctas: int, need: int) -> None:
         self.findings.report(
             "TMEM-OVERSUB",
-            f"{num_ctas} CTAs are on one SM together and allocate {need} columns of Tensor Memory in all; it has"
-            f" {NUM_COLS}, so that some wait for others to end",
+            f"{num_ctas} CTAs are on one SM together and allocate {need} columns of Tensor Memory in all;"
+            f" it has {NUM_COLS}, so that some wait for others to end",
             self._allocated[cta],
             cta=cta,
             hint=_FEWER,

@@ -8,12 +8,11 @@ this run. Source: PTX ISA 9.7.13.15.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from drywell.base.diagnostic import Severity
+from drywell.base.diagnostic import Place, Severity
 from drywell.base.events import (
     Access,
     Agent,
@@ -28,112 +27,12 @@ from drywell.base.events import (
 from drywell.base.span import Span
 from drywell.machine.windows import OFFSET_MASK
 from drywell.observe.hazards.clock import NOTHING, Known, joined
-from drywell.observe.hazards.order import Happens, WarpClocks
+from drywell.observe.hazards.lives import ARRIVALS, Life, Share, Touch
+from drywell.observe.hazards.order import Happens
+from drywell.observe.hazards.repairs import INIT_FENCE, behind, meeting
 from drywell.observe.hazards.report import Findings
 
 WORD_BYTES: Final = 8
-_ALL: Final = tuple(range(32))
-ARRIVALS: Final = ("arrive", "arrive.expect", "drop")
-
-
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """What lanes of a warp did at its time `time`."""
-
-    warp: WarpClocks
-    time: int
-    lanes: tuple[int, ...]
-    span: Span
-
-    def is_known(self, known: Known) -> bool:
-        """Say whether who knows `known` knows that one of the lanes did it."""
-        base, time = self.warp.base, self.time
-        return known.get(base, 0) >= time or any(known.get(base + 1 + k, 0) >= time for k in self.lanes)
-
-    @property
-    def who(self) -> str:
-        """Name the warp with its line."""
-        return f"line {self.span.line} (warp {self.warp.agent.warp} of CTA {self.warp.agent.cta})"
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """One party's part in a phase: what it knew, and as which warp at what time it acted.
-
-    `known` is what edges carried to it, `executed` what must have been executed before: an operation that has
-    landed was issued, and so was all before its issue.
-    """
-
-    known: Known
-    executed: Known
-    warp: WarpClocks
-    time: int
-    span: Span
-    is_operation: bool = False
-
-    def knows(self, touch: Touch) -> bool:
-        """Say whether `touch` came before it."""
-        if touch.warp is self.warp and self.time >= touch.time:
-            return True
-        return touch.is_known(self.known) or touch.is_known(self.executed)
-
-
-@dataclass(slots=True, eq=False)
-class Life:
-    """An mbarrier from its init on. `fenced_at` is the time of the initialising warp from which its messages
-    tell of a fence behind the init (0: none).
-
-    `shares` are the arrivals of the open phase, `others` what else it has seen, `before` the arrivals of the
-    phase before; `ends` what the last phases tell those who see their end; `passes` say per phase who saw its end first, by warp; `seen_by` the last phase each warp
-    saw, `arrived_in` the last phase it arrived in, `arrivers` the CTAs that ever arrived.
-    """
-
-    sync: Sync
-    init: Touch
-    count: int
-    phase: int = 0
-    pending: int = 0
-    tx_bytes: int = 0
-    fenced_at: int = 0
-    entries: list[BarrierChanged] = field(default_factory=list)
-    expects: list[tuple[Touch, BarrierChanged]] = field(default_factory=list)
-    completes: list[tuple[BarrierChanged, WarpClocks, int]] = field(default_factory=list)
-    shares: dict[tuple[int, int, int], Share] = field(default_factory=dict)
-    others: dict[tuple[int, int, int], Share] = field(default_factory=dict)
-    before: tuple[Share, ...] = ()
-    ends: dict[int, Known] = field(default_factory=dict)
-    passes: dict[int, dict[int, Touch]] = field(default_factory=dict)
-    seen_by: dict[int, int] = field(default_factory=dict)
-    arrived_in: dict[int, int] = field(default_factory=dict)
-    uses: dict[int, Touch] = field(default_factory=dict)
-    arrivers: set[int] = field(default_factory=set)
-    is_fine_for: set[tuple[int, int]] = field(default_factory=set)
-
-    def is_known_before(self, share: Share, phase: int) -> bool:
-        """Say whether a party knows by other ways than waiting that the phase before `phase` is over."""
-        if any(share.knows(touch) for touch in self.passes.get(phase - 1, {}).values()):
-            return True
-        return any(
-            other.warp is share.warp or share.knows(Touch(other.warp, other.time, _ALL, other.span))
-            for other in self.before
-        )
-
-    @property
-    def has_bytes_first(self) -> bool:
-        """Say whether the bytes of the open phase were counted, by threads, before an arrive of it: then the
-        phase cannot have ended without being told to expect them.
-        """
-        done = [(e, Touch(w, t, e.lanes, e.span)) for e, w, t in self.completes]
-        shares = self.shares.values()
-        return bool(done) and all(
-            not event.agent.operation and any(share.knows(touch) for share in shares)
-            for event, touch in done
-        )
-
-    @property
-    def last_seen(self) -> int:
-        """Return the latest phase whose end somebody has seen, -1 for none."""
-        return max(self.seen_by.values(), default=-1)
 
 
 class Barriers:
@@ -218,10 +117,12 @@ class Barriers:
             is_together = (before.warp, before.time, before.span) == (touch.warp, touch.time, touch.span)
             is_together = is_together and not set(before.lanes) & set(touch.lanes)
             self._found(
+                life,
                 "MBAR-REINIT",
                 f"{self.name(life)} is initialised by several lanes where one is meant"
                 if is_together
-                else f"{self.name(life)} is initialised again while it is live: who waits on it loses its phase",
+                else f"{self.name(life)} is initialised again while it is live: who waits on it loses its"
+                " phase",
                 touch,
                 before.span,
                 "mbarrier.inval it first, or keep the init out of the loop"
@@ -232,7 +133,7 @@ class Barriers:
             )
             if is_together:
                 touch = Touch(touch.warp, touch.time, (*before.lanes, *touch.lanes), touch.span)
-        self.lives[sync] = Life(sync, touch, event.amount, pending=event.pending)
+        self.lives[sync] = Life(sync, touch, pending=event.pending)
         low, high = self._bounds.get(sync.cta, (sync.number, sync.number))
         self._bounds[sync.cta] = min(low, sync.number), max(high, sync.number + WORD_BYTES)
 
@@ -248,6 +149,7 @@ class Barriers:
             why = f"{abs(event.tx_bytes)} bytes of its phase {life.phase} are still to come"
         if why:
             self._found(
+                life,
                 "MBAR-REINIT",
                 f"{self.name(life)} is invalidated while it is in use: {why}",
                 touch,
@@ -279,6 +181,7 @@ class Barriers:
                 verb = "writes" if event.is_write else "reads"
                 touch = self._touch(event.agent, event.lanes, event.span)
                 self._found(
+                    life,
                     "MBAR-RAWACCESS",
                     f"an access of {event.size} bytes {verb} {self.name(life)}, which is live: its word is"
                     " opaque, and memory need not show it",
@@ -350,26 +253,30 @@ class Barriers:
         if is_ordered and not is_far:
             return
         what = "an operation issued at" if agent.operation else "a thread at"
+        carry = behind(init.span, INIT_FENCE)
         if is_far and (is_ordered or init.is_known(control)):
             self._found(
+                life,
                 "MBAR-INIT-FENCE",
                 f"{what} {touch.who} uses {self.name(life)} of CTA {life.sync.cta}, whose init nothing"
                 " carries to other CTAs",
                 touch,
                 init.span,
-                f"put fence.mbarrier_init.release.cluster behind line {init.span.line}, before the barrier of"
-                " the cluster",
+                f"{carry}, before the barrier of the cluster",
                 is_silent_at_hw=is_ordered,
+                edits=(carry,),
             )
             return
         self._found(
+            life,
             "MBAR-INIT-RACE",
             f"{what} {touch.who} uses {self.name(life)}, and nothing orders it behind the init",
             touch,
             init.span,
-            "fence.mbarrier_init.release.cluster behind the init, then a barrier of the cluster that both pass"
+            "fence.mbarrier_init.release.cluster behind the init, then a barrier of the cluster for both"
             if is_far
             else f"put a barrier of the CTA between line {init.span.line} and line {touch.span.line}",
+            edits=() if is_far else (meeting(touch.span),),
         )
 
     # phases
@@ -424,6 +331,7 @@ class Barriers:
 
     def _alias(self, life: Life, touch: Touch, message: str, other: Span | None = None) -> None:
         self._found(
+            life,
             "MBAR-PHASE-ALIAS",
             message,
             touch,
@@ -452,6 +360,7 @@ class Barriers:
 
     def _expect_late(self, life: Life, touch: Touch) -> None:
         self._found(
+            life,
             "EXPECT-TX-LATE",
             f"bytes are expected on {self.name(life)} behind the arrive: the phase can end without them",
             touch,
@@ -466,9 +375,12 @@ class Barriers:
         return Touch(warp, warp.time, tuple(lanes) or tuple(sorted(warp.live)), span)
 
     def name(self, life: Life) -> str:
+        """Name a barrier by its variable."""
         return self.findings.name_of("shared", life.sync.cta, life.sync.number)
 
-    def _found(self, rule: str, message: str, touch: Touch, other: Span, hint: str, **more: Any) -> None:
+    def _found(
+        self, life: Life, rule: str, message: str, touch: Touch, other: Span, hint: str, **more: Any
+    ) -> None:
         agent = touch.warp.agent
         self.findings.report(
             rule,
@@ -479,6 +391,7 @@ class Barriers:
             lanes=touch.lanes,
             other=other,
             hint=hint,
+            place=Place("shared", self.name(life), WORD_BYTES),
             **more,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from drywell.base.diagnostic import Finding
@@ -10,7 +10,9 @@ from drywell.base.events import Event
 from drywell.observe.hazards.accounting import Accounting
 from drywell.observe.hazards.allocation import AllocationRules
 from drywell.observe.hazards.barriers import Barriers
+from drywell.observe.hazards.declared import Declared, DeclaredLayouts
 from drywell.observe.hazards.ends import Ends
+from drywell.observe.hazards.fresh_values import FreshValues
 from drywell.observe.hazards.layouts import LayoutRules
 from drywell.observe.hazards.lifetimes import Lifetimes
 from drywell.observe.hazards.order import Conflict, Happens
@@ -20,6 +22,7 @@ from drywell.observe.hazards.report import Findings, party, place_of
 from drywell.observe.hazards.rules import Level
 from drywell.observe.hazards.shared_memory import SharedMemoryRules, unpublished
 from drywell.observe.hazards.tensor_memory import TensorMemoryRules
+from drywell.observe.hazards.weak_arrivals import WeakArrivals
 
 
 class Part(Protocol):
@@ -36,7 +39,8 @@ class Checker:
     """Listens to a run at a level; `findings` are what it has to say.
 
     `name_of(space, home, address)` names a byte (`A+0x40`, `smem+0x400`), `index_of(cta)` gives a CTA's
-    (x, y, z). `early` are the parts that look at an event before the clocks take it in, `parts` those after.
+    (x, y, z). `early` are the parts that look at an event before the clocks take it in, `parts` those after. `declared` is what
+    the author says of Tensor Memory.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Checker:
         level: Level,
         name_of: Callable[[str, int, int], str],
         index_of: Callable[[int], tuple[int, int, int]],
+        declared: Sequence[Declared] = (),
     ) -> None:
         self.ends = Ends(name_of)
         self.findings = Findings(level, name_of, index_of, self.ends)
@@ -52,15 +57,19 @@ class Checker:
         self.happens.counts_registers = level != "strict"
         barriers = Barriers(self.happens, self.findings)
         self.fences = ProxyFences(self.happens, self.findings)
+        self.weak = WeakArrivals(self.happens)
         self.early: tuple[Part, ...] = (
             barriers,
+            self.weak,
             self.fences,
             Accounting(self.happens, self.findings, barriers),
             Lifetimes(self.happens, self.findings, barriers),
         )
         self.parts: tuple[Part, ...] = (
             TensorMemoryRules(self.happens, self.findings),
+            FreshValues(self.happens, self.findings),
             LayoutRules(self.happens, self.findings),
+            DeclaredLayouts(self.findings, declared),
             SharedMemoryRules(self.happens, self.findings),
             AllocationRules(self.findings),
         )
@@ -88,6 +97,8 @@ class Checker:
         if named.rule == "PROXY-FENCE-MISSING":
             self.fences.hold(conflict, named, self._report)
             return
+        if named.rule == "MBAR-SCOPE":
+            named = named._replace(edits=self.weak.repairs(conflict))
         if named.rule == "MEM-RACE":
             named = unpublished(conflict, self.happens) or named
         self._report(conflict, named)
@@ -119,6 +130,7 @@ class Checker:
             place=place,
             other_party=earlier,
             note=named.note,
+            edits=named.edits,
         )
 
     def _missing_fence(self, conflict: Conflict, named: Name) -> None:
@@ -139,4 +151,5 @@ class Checker:
             folds=self.findings.level != "strict",
             other_party=earlier,
             note=named.note,
+            edits=named.edits,
         )

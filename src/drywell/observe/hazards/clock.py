@@ -15,6 +15,8 @@ Known = dict[int, int]
 
 NOTHING: Final[Known] = {}
 LANES: Final = 32
+FENCED: Final = 1 << 40
+"""In `Clock.after`, component + FENCED says up to where it was seen when fence::after_thread_sync ran."""
 
 
 def joined(a: Known, b: Known) -> Known:
@@ -43,8 +45,9 @@ class Clock:
     `seen`: accesses that are over, by the edges of the memory model. `control`: those known to be over
     through any edge, whatever its scope or semantics (to say why `seen` lacks one). `shared`, `global_`:
     generic accesses that a proxy fence has carried over to the async proxy, per space. `maps`: those
-    released to the tensormap proxy, by the component, and those acquired there, by minus the component. `before`: what tcgen05.fence::before_thread_sync or a commit has sent
-    on; `after`: what fence::after_thread_sync has received of that.
+    released to the tensormap proxy, by the component, and those acquired there, by minus the component.
+    `before`: what tcgen05.fence::before_thread_sync or a commit has sent on; `after`: what
+    fence::after_thread_sync has received of that.
     """
 
     seen: Known = field(default_factory=dict)
@@ -73,6 +76,11 @@ class Clock:
     def acquired_maps(self) -> Known:
         """Return which writes of tensor maps have been released and acquired."""
         return {-key: value for key, value in self.maps.items() if key < 0}
+
+    @property
+    def fenced(self) -> Known:
+        """Return what had been seen, however it was sent, when fence::after_thread_sync last ran."""
+        return {key - FENCED: value for key, value in self.after.items() if key >= FENCED}
 
     def knowing(self, known: Known) -> Clock:
         """Return this clock, which has also seen `known` end."""

@@ -1,4 +1,6 @@
-"""Layouts that do not agree: bytes written through one swizzle mode and read through another."""
+"""Layouts that do not agree: bytes written through one swizzle mode and read through another, cells read as
+another type, scale factors without their copies.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,18 @@ from typing import Any
 import numpy as np
 
 from drywell.base.events import Access, Event
+from drywell.layout.tmem import NUM_COLS, NUM_LANES
 from drywell.observe.hazards.order import Happens
 from drywell.observe.hazards.record import Record
 from drywell.observe.hazards.report import Findings, party
 from drywell.observe.hazards.shadow import Shadow
 
+_NARROW_KINDS = ("f16", "f8f6f4", "i8")
 _READS = {"mma": "its descriptor", "cp": "its descriptor", "store": "its tensor map", "reduce": "its tensor map"}
 
 
 class LayoutRules:
-    """Compares the layout in which an operation reads shared memory with the one in which it was written."""
+    """Compares the layout in which something reads with the one in which it was written."""
 
     def __init__(self, happens: Happens, findings: Findings) -> None:
         self.happens = happens
@@ -30,12 +34,77 @@ class LayoutRules:
         """Nothing is left to the end."""
 
     def _accessed(self, record: Record, where: Any, shadow: Shadow, event: Access) -> None:
+        if record.space == "tmem" and not record.is_write:
+            self._viewed(record, where, shadow)
+            self._scaled(record, where, shadow, event)
         if record.is_write or not record.layout or record.space != "shared":
             return
         for number in np.unique(shadow.writer[where]).tolist():
             earlier = self.happens.records[number]
             if earlier.layout and earlier.layout != record.layout:
                 self._disagree(earlier, record)
+
+    def _viewed(self, record: Record, where: Any, shadow: Shadow) -> None:
+        """Report cells of 32 bits each that are read as halves: by a packed load, or as A of 16 bits or less.
+        """
+        if record.role == "ld" and record.work.element == "16b":
+            how, hint = "takes the low halves of two cells for a register", "leave .pack::16b out"
+        elif record.role == "mma" and record.work.kind in _NARROW_KINDS:
+            first = record.work.accumulator & 0xFFFF
+            where = where[(where % NUM_COLS < first) | (where % NUM_COLS >= first + record.work.shape[1])]
+            how = f"takes as its A of kind::{record.work.kind}"
+            hint = "convert the accumulator and store it packed, two elements or more in a cell, before that"
+        else:
+            return
+        for number in np.unique(shadow.writer[where]).tolist():
+            earlier = self.happens.records[number]
+            if earlier.role == "mma" and earlier.work.element in ("f32", "s32"):
+                self._misread(earlier, record, how, hint)
+
+    def _misread(self, earlier: Record, later: Record, how: str, hint: str) -> None:
+        self.findings.report(
+            "TMEM-DTYPE-VIEW",
+            f"{party(later)} {how} what {party(earlier, with_line=True)} left, one {earlier.work.element} in"
+            " each cell",
+            later.span,
+            cta=later.agent.cta,
+            warp=later.agent.warp,
+            lanes=later.lanes,
+            other=earlier.span,
+            hint=hint,
+        )
+
+    def _scaled(self, record: Record, where: Any, shadow: Shadow, event: Access) -> None:
+        """Report scale factors that are there for some quadrants of the lanes and were never written in
+        others: every quadrant reads a copy of its own.
+        """
+        if record.role != "mma" or not record.work.kind.startswith("mx"):
+            return
+        columns = where % NUM_COLS
+        if where.size != NUM_LANES * event.size or columns[0] == record.work.accumulator & 0xFFFF:
+            return
+        written = shadow.writer[where].reshape(4, -1, event.size)
+        for k in range(event.size):
+            has = [bool((written[q, :, k] != 0).all()) for q in range(4)]
+            lacks = [bool((written[q, :, k] == 0).all()) for q in range(4)]
+            if any(has) and any(lacks):
+                earlier = self.happens.records[int(written[has.index(True), 0, k])]
+                self._no_replica(earlier, record, int(columns[k]), [q for q in range(4) if lacks[q]])
+                return
+
+    def _no_replica(self, earlier: Record, later: Record, col: int, missing: list[int]) -> None:
+        lanes = ", ".join(f"{32 * q} to {32 * q + 31}" for q in missing)
+        self.findings.report(
+            "SF-LAYOUT",
+            f"{party(later)} reads scale factors of column {col} in lanes {lanes}, where nobody has written"
+            f" any: {party(earlier, with_line=True)} wrote those of other lanes only",
+            later.span,
+            cta=later.agent.cta,
+            warp=later.agent.warp,
+            lanes=later.lanes,
+            other=earlier.span,
+            hint="copy them with tcgen05.cp.32x128b.warpx4, which writes all four quadrants",
+        )
 
     def _disagree(self, earlier: Record, later: Record) -> None:
         self.findings.report(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from drywell.base.diagnostic import Severity
+from drywell.base.diagnostic import Edit, Severity
 from drywell.base.events import (
     Access,
     Agent,
@@ -20,12 +20,15 @@ from drywell.base.events import (
     Passed,
     RegistersMoved,
     Retired,
+    Stuck,
     Sync,
 )
 from drywell.base.span import Span
-from drywell.observe.hazards.barriers import Barriers, Life, Touch
+from drywell.observe.hazards.barriers import Barriers
 from drywell.observe.hazards.clock import LANES, NOTHING, Known, joined
+from drywell.observe.hazards.lives import Life, Touch
 from drywell.observe.hazards.order import Happens, Operation
+from drywell.observe.hazards.repairs import CLUSTER_BARRIER, READ_WAIT, behind, meeting
 from drywell.observe.hazards.report import Findings
 
 LARGEST: Final = 256
@@ -83,6 +86,8 @@ class Lifetimes:
                 self._exited(event)
             case RegistersMoved():
                 self._registers[event.agent.cta, event.agent.warp] = event.count, event.span
+            case Stuck() if event.sync.kind == "registers":
+                self._out_of_registers(event)
             case CtaStarted():
                 self.ctas[event.cta] = CtaLife()
             case CtaExited():
@@ -140,6 +145,19 @@ class Lifetimes:
                 is_silent_at_hw=True,
             )
 
+    def _out_of_registers(self, event: Stuck) -> None:
+        """Report a warp that waits for registers that nobody gives up."""
+        agent = event.agent
+        self.findings.report(
+            "SETMAXNREG",
+            f"warp {agent.warp} waits for more registers than the CTA's pool holds, and no warp gives any up",
+            event.span,
+            cta=agent.cta,
+            warp=agent.warp,
+            lanes=event.lanes,
+            hint="let other warps of the CTA setmaxnreg.dec first, by as many registers as are asked for",
+        )
+
     def _retired(self, event: Retired) -> None:
         agent = event.agent
         self._note_wait(event)
@@ -188,6 +206,7 @@ class Lifetimes:
         blame.
         """
         own = self._own_waits.get((agent.cta, agent.warp, lane))
+        wait = behind(span, READ_WAIT, is_guarded=True)
         if own is not None:
             self._pending(
                 agent,
@@ -196,6 +215,7 @@ class Lifetimes:
                 f"the wait at line {own.line} leaves out a bulk store that may still be reading shared memory"
                 " when its thread exits",
                 "cp.async.bulk.commit_group behind the copy, then cp.async.bulk.wait_group.read 0",
+                edits=(wait,),
             )
             return
         for waiter, lanes, at in self._idle_waits:
@@ -219,6 +239,7 @@ class Lifetimes:
             span,
             "a bulk store may still be reading shared memory when its thread exits",
             "cp.async.bulk.commit_group behind it, and cp.async.bulk.wait_group.read 0 before the exit",
+            edits=(wait,),
         )
 
     def _pending(
@@ -229,6 +250,7 @@ class Lifetimes:
         message: str,
         hint: str,
         severity: Severity | None = None,
+        edits: tuple[Edit, ...] = (),
     ) -> None:
         self.findings.report(
             "EXIT-WITH-PENDING",
@@ -240,6 +262,7 @@ class Lifetimes:
             hint=hint,
             severity=severity,
             is_silent_at_hw=severity is Severity.WARNING,
+            edits=edits,
         )
 
     # other CTAs
@@ -302,6 +325,7 @@ class Lifetimes:
             warp=agent.warp,
             lanes=lanes,
             hint="barrier.cluster.arrive and barrier.cluster.wait before the first access to another CTA",
+            edits=(meeting(span, CLUSTER_BARRIER),),
         )
 
     def _components(self, cta: int) -> range:
@@ -343,8 +367,8 @@ class Lifetimes:
     def _exit_early(self, cta: int, agent: Agent, lanes: tuple[int, ...], span: Span) -> None:
         self.findings.report(
             "PEER-EXIT-EARLY",
-            f"shared memory of CTA {cta} is touched by warp {agent.warp} of CTA {agent.cta}, and CTA {cta} can"
-            " have exited by then: nothing it waits for follows the access",
+            f"shared memory of CTA {cta} is touched by warp {agent.warp} of CTA {agent.cta}, and CTA {cta}"
+            " can have exited by then: nothing it waits for follows the access",
             span,
             cta=agent.cta,
             warp=agent.warp,

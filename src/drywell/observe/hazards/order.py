@@ -11,7 +11,7 @@ Source: PTX ISA, memory consistency model (chapter 8) and 9.7.16.6 for tcgen05.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -37,7 +37,7 @@ from drywell.base.events import (
 from drywell.base.span import Span
 from drywell.layout.tmem import NUM_COLS, NUM_LANES
 from drywell.machine.windows import GLOBAL_BASE, OFFSET_MASK
-from drywell.observe.hazards.clock import EMPTY, LANES, NOTHING, Clock, Known, joined
+from drywell.observe.hazards.clock import EMPTY, FENCED, LANES, NOTHING, Clock, Known, joined
 from drywell.observe.hazards.orient import is_reversed
 from drywell.observe.hazards.record import NOBODY, Record
 from drywell.observe.hazards.shadow import WHOLE, Shadow
@@ -159,9 +159,10 @@ class Happens:
     """An observer that orders events; each Conflict goes to `sink`.
 
     `wants_fences` asks for the missing fences of tcgen05 too; with `counts_registers` reading a register of a
-    tcgen05.ld orders that load. Each of `accessed` is told of every checked
-    access: its record, its places, its shadow (for rules that look at what is in a place). `disputed` are
-    the places in the program of all conflicts so far, `moment` counts events.
+    tcgen05.ld orders that load. Each of `accessed` is told of every checked access: its record, its places,
+    its shadow (for rules that look at what is in a place). `disputed` are the places in the program of all
+    conflicts so far, `followed` operations with those of other threads that are in line behind them, `moment`
+    counts events.
     """
 
     def __init__(self, sink: Callable[[Conflict], None]) -> None:
@@ -180,11 +181,14 @@ class Happens:
         self.freed: Callable[[TmemAllocated, Any, Shadow, WarpClocks], None] | None = None
         self._pipes: dict[tuple[int, int, int], tuple[int, Clock]] = {}
         self._components: dict[Any, int] = {}
+        self._own: dict[int, set[int]] = {}
         self._free = 1
         self._words: dict[tuple[Place, int], tuple[Clock, dict[int, Clock]]] = {}
         self._recent: dict[Any, Record] = {}
         self.moment = 0
         self.disputed: set[Span] = set()
+        self.followed: dict[int, int] = {}
+        self._inherited: dict[int, Known] = {}
         self._acts: dict[type, Callable[[Any], None]] = {
             Access: self._access,
             Issued: self._issued,
@@ -213,6 +217,8 @@ class Happens:
         if found is None:
             found = self._components[key] = self._free
             self._free += count
+            if key[0] in ("pipe", "tmem_ld", "tmem_st"):
+                self._own.setdefault(key[1], set()).add(found)
         return found
 
     def _started(self, event: CtaStarted) -> None:
@@ -304,6 +310,8 @@ class Happens:
         by_lane: dict[int, Known] = {}
         for number in event.operations:
             op = self.operations[number]
+            for record in op.records.values():
+                record.wait = event.span
             if op.unit in ("tmem_ld", "tmem_st"):
                 known[self.component((op.unit, warp.base))] = number
                 continue
@@ -384,7 +392,12 @@ class Happens:
         bytes.
         """
         op = self.operations[event.agent.operation]
-        if op.work.role in ("commit", "arrive"):
+        if op.work.role == "commit":
+            pipe = self.component(("pipe", op.warp.base, op.lanes[0], op.work.cta_group))
+            inherited = self._inherited.get(pipe, NOTHING)
+            clock = op.carries.knowing(inherited)
+            return replace(clock, before=joined(clock.before, inherited)) if inherited else clock
+        if op.work.role == "arrive":
             return op.carries
         component = self.component(sync)
         for record in op.records.values():
@@ -396,11 +409,22 @@ class Happens:
         warp = self.warps[event.agent.cta, event.agent.warp]
         own = warp.own(event.lanes)
         act = _FENCES.get(event.kind)
-        if act is not None:
+        if event.kind == "tcgen05.before":
+            warp.change(event.lanes, lambda clock: _before(clock, joined(self._own_work(warp, clock), own)))
+        elif act is not None:
             warp.change(event.lanes, lambda clock: act(clock, joined(clock.seen, own), event.space))
         if event.kind == "memory":
             self._memory_fence(warp, event)
         warp.time += 1
+
+    def _own_work(self, warp: WarpClocks, clock: Clock) -> Known:
+        """Return which of the operations that have been seen to end are the warp's own."""
+        own = self._own.get(warp.base, ())
+        return {
+            c: value
+            for c, value in clock.seen.items()
+            if c in own or (c < 0 and self.operations[-c].warp is warp)
+        }
 
     def _memory_fence(self, warp: WarpClocks, event: Fenced) -> None:
         """Take in what strong reads before the fence saw, and let strong writes after it publish."""
@@ -540,7 +564,7 @@ class Happens:
             look(record, where, shadow, event)
         writers = shadow.writer[where]
         if record.is_write and record.replaced is None:
-            record.replaced = self._replaced(record, int(writers[0]), int(shadow.reader[where[0]]))
+            self._note_replaced(record, int(where[0]), shadow, clock)
         if not (record.is_write and self._is_idle(event)):
             self._hold(record, clock, where, by, writers, shadow.writer_lane[where])
         if not record.is_write:
@@ -557,12 +581,17 @@ class Happens:
                     self._report(earlier, record, clock, group.first, group.num_places, group.lane, group.by)
         shadow.wrote(where, record.number, by)
 
-    def _replaced(self, record: Record, writer: int, reader: int) -> Record | None:
-        """Return the write whose value `record` replaces: what an mma only adds to is not replaced by it."""
-        old = self.records[writer]
+    def _note_replaced(self, record: Record, where: int, shadow: Shadow, clock: Clock) -> None:
+        """Find the write whose value `record` replaces, and whether it knows of a read of that to be over;
+        what an mma only adds to is not replaced by it.
+        """
+        old, reader = self.records[int(shadow.writer[where])], int(shadow.reader[where])
         if record.is_operation and self.records[reader].agent == record.agent:
-            return old.replaced
-        return old if writer else None
+            record.replaced, record.is_settled = old.replaced, old.is_settled
+            return
+        record.replaced = old if old.number else None
+        readers = {reader, *(number for number, _ in shadow.sets[int(shadow.more[where])])} - {0}
+        record.is_settled = any(self.records[number].is_over_for(clock.seen) for number in readers)
 
     @staticmethod
     def _is_idle(event: Access) -> bool:
@@ -620,8 +649,11 @@ class Happens:
         reaches = earlier.is_issued_for if is_pipelined else earlier.is_over_for
         if reaches(clock.after):
             return
-        why: Why = "fence_after" if reaches(clock.before) else "fence_before"
-        self.sink(Conflict(earlier, later, why, 0, later.home, 0, clock))
+        is_sent = reaches(clock.before)
+        if not is_sent:
+            self.sink(Conflict(earlier, later, "fence_before", 0, later.home, 0, clock))
+        if is_sent or not reaches(clock.fenced):
+            self.sink(Conflict(earlier, later, "fence_after", 0, later.home, 0, clock))
 
     def _is_excused(self, earlier: Record, later: Record, clock: Clock) -> bool:
         """Say whether an unordered pair is no conflict: both strong, or a pipelined pair of tcgen05."""
@@ -631,13 +663,26 @@ class Happens:
         if pair in PIPELINED and earlier.work.cta_group == later.work.cta_group:
             if not earlier.is_issued_for(clock.seen):
                 return False
-            if self.wants_fences and (pair != ("mma", "mma") or is_same_accumulator(earlier, later)):
+            if pair == ("mma", "mma") and not is_same_accumulator(earlier, later):
+                return False
+            if self.wants_fences:
                 self._look_for_fences(earlier, later, clock)
-            return pair != ("mma", "mma") or is_same_accumulator(earlier, later)
+            self._follow(earlier, later)
+            return True
         is_reducing = earlier.work.role == later.work.role == "reduce" or (
             earlier.is_atomic and later.work.role == "reduce"
         )
         return is_reducing and later.space == "global"
+
+    def _follow(self, earlier: Record, later: Record) -> None:
+        """Let commits behind `later` speak for `earlier` too, which another thread issued and which is over
+        first.
+        """
+        if earlier.component == later.component:
+            return
+        self.followed[earlier.agent.operation] = later.agent.operation
+        known = joined(earlier.clock.seen, {earlier.component: earlier.value})
+        self._inherited[later.component] = joined(self._inherited.get(later.component, NOTHING), known)
 
     def _keep(self, record: Record, clock: Clock, where: Any, by: Any, shadow: Shadow) -> frozenset[int]:
         """Return the readers that a read is not ordered behind, so that both must be remembered."""
@@ -771,13 +816,15 @@ def _map_acquire(clock: Clock, known: Known, space: str) -> Clock:
     return Clock(clock.seen, clock.control, clock.shared, clock.global_, maps, clock.before, clock.after)
 
 
-def _before(clock: Clock, known: Known, space: str) -> Clock:
+def _before(clock: Clock, known: Known) -> Clock:
+    """Send on what the thread itself has done, `known`; what others did they send on themselves."""
     before = joined(clock.before, known)
     return Clock(clock.seen, clock.control, clock.shared, clock.global_, clock.maps, before, clock.after)
 
 
 def _after(clock: Clock, known: Known, space: str) -> Clock:
     after = joined(clock.after, clock.before)
+    after = joined(after, {FENCED + c: value for c, value in clock.seen.items() if c > 0})
     return Clock(clock.seen, clock.control, clock.shared, clock.global_, clock.maps, clock.before, after)
 
 
@@ -785,6 +832,5 @@ _FENCES: dict[str, Callable[[Clock, Known, str], Clock]] = {
     "proxy.async": _shared_fence,
     "tensormap.release": _map_release,
     "tensormap.acquire": _map_acquire,
-    "tcgen05.before": _before,
     "tcgen05.after": _after,
 }

@@ -2,7 +2,8 @@
 
 The order in which they happen to be performed says nothing. Taken in turn: who knows of the other's issue
 comes behind it; in one warp the order of issue counts; a read whose party has waited for what the write
-replaces belongs before that write; else the write, and among equals the line further up, comes first.
+replaces, another of its kind, belongs before that write when the write has waited for no reader of that;
+else the write, and among equals the line further up, comes first.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def _belongs_before(first: Record, second: Record, first_clock: Clock, second_cl
     """Say whether `second` comes first, of a write and a read."""
     write, reader_knows = (first, second_clock) if first.is_write else (second, first_clock)
     old = write.replaced
-    is_read_first = old is not None and old.is_over_for(reader_knows.seen)
+    is_of_its_kind = old is not None and (old.unit, old.role) == (write.unit, write.role)
+    is_awaited = old is not None and is_of_its_kind and old.is_over_for(reader_knows.seen)
+    is_read_first = is_awaited and not write.is_settled
     return is_read_first == first.is_write
 
 

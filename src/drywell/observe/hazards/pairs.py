@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from drywell.base.diagnostic import Severity
+from drywell.base.diagnostic import Edit, Severity
+from drywell.observe.hazards import repairs
 from drywell.observe.hazards.order import Conflict, is_same_accumulator
 from drywell.observe.hazards.record import Record
 
-_FENCE = "fence.proxy.async"
-
 
 class Name(NamedTuple):
-    """A rule with what would have ordered the pair and how to repair it; `severity` replaces the rule's
-    own.
+    """A rule with what would have ordered the pair and how to repair it, in words and, where it can be done
+    by itself, as `edits`; `severity` replaces the rule's own.
     """
 
     rule: str
@@ -22,6 +21,7 @@ class Name(NamedTuple):
     hint: str
     severity: Severity | None = None
     is_silent_at_hw: bool = False
+    edits: tuple[Edit, ...] = ()
 
 
 def name(conflict: Conflict) -> Name:
@@ -38,15 +38,19 @@ def name(conflict: Conflict) -> Name:
 def _fence(conflict: Conflict) -> Name:
     earlier, later = conflict.earlier, conflict.later
     if conflict.why == "fence_after":
+        after = repairs.before(later.span, repairs.FENCE_AFTER)
         return Name(
             "FENCE-AFTER-MISSING",
             "tcgen05.fence::after_thread_sync belongs between the wait and the operation",
-            f"put tcgen05.fence::after_thread_sync behind the wait before line {later.span.line}",
+            f"{after}, behind the wait",
+            edits=(after,),
         )
+    fence = repairs.behind(earlier.wait or earlier.span, repairs.FENCE_BEFORE)
     return Name(
         "FENCE-BEFORE-MISSING",
         "tcgen05.fence::before_thread_sync belongs between the operation and the arrive",
-        f"put tcgen05.fence::before_thread_sync behind line {earlier.span.line}, before the thread arrives",
+        f"{fence}, before the thread arrives",
+        edits=(fence,),
     )
 
 
@@ -56,24 +60,28 @@ def is_same_thread(a: Record, b: Record) -> bool:
 
 
 def _proxy(conflict: Conflict) -> Name:
-    space = "global" if conflict.later.space == "global" else "shared::cta"
     earlier, later = conflict.earlier, conflict.later
     if later.proxy == "tensormap":
         return _map_is_stale(conflict)
     if _is_answer_read(earlier, later):
         return _answer_reused(conflict)
+    at_access = repairs.proxy_fence(later.space, earlier.span)
+    at_issue = repairs.before(later.span, at_access.text)
     if earlier.unit == "cp_async":
+        at_wait = repairs.proxy_fence(later.space, earlier.wait or earlier.span)
         return Name(
             "CPASYNC-TO-MMA",
             "cp.async writes through the generic proxy; its wait carries nothing over to the async proxy",
-            f"put {_FENCE}.{space} between the wait for the copies and the arrive that hands them over",
+            f"{at_wait}, the wait for the copies (or in the issuing thread right before line {later.span.line})",
+            edits=(at_wait, at_issue),
         )
     who = "the thread that wrote" if earlier.is_write else "the thread that read"
     return Name(
         "PROXY-FENCE-MISSING",
         "the accesses are ordered, but nothing carries the generic one over to the async proxy",
-        f"put {_FENCE}.{space} behind line {earlier.span.line}, in {who}, before it arrives or meets others"
-        f" (or in the issuing thread right before line {later.span.line})",
+        f"{at_access}, in {who}, before it arrives or meets others (or in the issuing thread right before"
+        f" line {later.span.line})",
+        edits=(at_access, at_issue),
     )
 
 
@@ -81,7 +89,8 @@ def _map_is_stale(conflict: Conflict) -> Name:
     earlier, later = conflict.earlier, conflict.later
     return Name(
         "TENSORMAP-STALE",
-        "a tensor map written by threads reaches the TMA unit by a release and an acquire of the tensormap proxy",
+        "a tensor map written by threads reaches the TMA unit by a release and an acquire of the tensormap"
+        " proxy",
         f"fence.proxy.tensormap::generic.release.gpu behind line {earlier.span.line}, and"
         f" fence.proxy.tensormap::generic.acquire.gpu [map], 128 before line {later.span.line}",
     )
@@ -91,8 +100,8 @@ def _map_in_use(conflict: Conflict) -> Name:
     return Name(
         "TENSORMAP-INFLIGHT",
         "the TMA unit reads the map at some moment until the copy is over",
-        f"wait for the end of line {conflict.earlier.span.line} (its mbarrier, or wait_group.read) before line"
-        f" {conflict.later.span.line} changes the map",
+        f"wait for the end of line {conflict.earlier.span.line} (its mbarrier, or wait_group.read) before"
+        f" line {conflict.later.span.line} changes the map",
     )
 
 
@@ -128,11 +137,12 @@ def _read_before_mma(conflict: Conflict) -> Name:
 
 
 def _overwrite_before_read(conflict: Conflict) -> Name:
+    wait = repairs.behind(conflict.earlier.span, repairs.WAIT_LD)
     return Name(
         "TMEM-OVERWRITE-BEFORE-READ",
         "order is made by tcgen05.wait::ld, then an arrive, then a wait on that barrier",
-        f"put tcgen05.wait::ld.sync.aligned behind line {conflict.earlier.span.line}, arrive after it, and"
-        f" wait for that before line {conflict.later.span.line}",
+        f"{wait}, arrive after it, and wait for that before line {conflict.later.span.line}",
+        edits=(wait,),
     )
 
 
@@ -187,10 +197,12 @@ def _mma_after_mma(conflict: Conflict) -> Name:
 
 
 def _not_waited(conflict: Conflict) -> Name:
+    wait = repairs.behind(conflict.earlier.span, repairs.WAIT_ST)
     return Name(
         "ST-NOT-WAITED",
         "a tcgen05.st is over only after tcgen05.wait::st of its warp",
-        f"put tcgen05.wait::st.sync.aligned behind line {conflict.earlier.span.line}, before it is handed on",
+        f"{wait}, before it is handed on",
+        edits=(wait,),
     )
 
 
@@ -224,11 +236,12 @@ _TMEM: dict[tuple[str, str], Callable[[Conflict], Name]] = {
 
 def _memory(conflict: Conflict) -> Name:
     earlier, later = conflict.earlier, conflict.later
-    if earlier.is_slot:
+    if any(r.is_slot or (r.replaced is not None and r.replaced.is_slot) for r in (earlier, later)):
         return Name(
             "TMEM-ADDR-RACE",
             "tcgen05.alloc stores the address as a weak write of its warp",
             f"put a barrier between line {earlier.span.line} and line {later.span.line}",
+            edits=(repairs.meeting(later.span),),
         )
     if earlier.is_over_for(conflict.clock.control, conflict.earlier_lane):
         return Name(
@@ -247,7 +260,9 @@ def _race(conflict: Conflict) -> Name:
     is_guess = (earlier.is_atomic and not later.is_write) or (later.is_atomic and not earlier.is_write)
     is_guess = is_guess and not (earlier.is_operation or later.is_operation)
     is_in_step = earlier.warp == later.warp and not later.is_operation
+    is_one_cta = earlier.agent.cta == later.agent.cta and not earlier.is_operation
     barrier = "bar.warp.sync" if is_in_step else "a barrier that both threads pass"
+    meeting = repairs.before(later.span, repairs.WARP_BARRIER) if is_in_step else repairs.meeting(later.span)
     return Name(
         "MEM-RACE",
         "a weak read beside an atomic: formally a race, though the word comes whole"
@@ -258,6 +273,7 @@ def _race(conflict: Conflict) -> Name:
         else "let one thread do it, or put a barrier between the two",
         Severity.NOTE if is_guess else None,
         is_guess or is_in_step,  # hardware carries out a warp's accesses in the order of its instructions
+        (meeting,) if is_one_cta and earlier.span != later.span else (),
     )
 
 
@@ -266,12 +282,13 @@ def _is_answer_read(earlier: Record, later: Record) -> bool:
 
 
 def _answer_reused(conflict: Conflict) -> Name:
+    fence = repairs.proxy_fence("shared", conflict.earlier.span)
     return Name(
         "CLC-REUSE",
         "the next request writes its answer through the async proxy, so each reader of the last one needs a"
         " proxy fence and then a barrier before that request",
-        f"put fence.proxy.async.shared::cta behind line {conflict.earlier.span.line} and a barrier before"
-        f" line {conflict.later.span.line}",
+        f"{fence} and a barrier before line {conflict.later.span.line}",
+        edits=(fence,),
     )
 
 
@@ -326,19 +343,26 @@ def _stage_overwrite(conflict: Conflict) -> Name:
 
 
 def _source_overwrite(conflict: Conflict) -> Name:
+    store = conflict.earlier.span
+    wait = repairs.behind(store, repairs.READ_WAIT, is_guarded=True)
     return Name(
         "TMA-SRC-OVERWRITE",
         "the source of a bulk store is free after cp.async.bulk.wait_group.read of the thread that issued it",
-        f"let the thread of line {conflict.earlier.span.line} commit_group and wait_group.read 0, then meet"
-        f" the writers at a barrier before line {conflict.later.span.line}",
+        f"let the thread of line {store.line} commit_group and wait_group.read 0, then meet the writers at a"
+        f" barrier before line {conflict.later.span.line}",
+        edits=(wait,) if conflict.earlier.role != "copy" else (),
     )
 
 
 def _signal_early(conflict: Conflict) -> Name:
+    if not conflict.earlier.is_issued_for(conflict.clock.control):
+        return _race(conflict)  # nobody has told the other party
+    wait = repairs.behind(conflict.earlier.span, repairs.WRITE_WAIT, is_guarded=True)
     return Name(
         "BULK-SIGNAL-EARLY",
         "a bulk store's global write is over after cp.async.bulk.wait_group without .read",
         f"wait_group 0 (without .read) behind line {conflict.earlier.span.line} before telling others",
+        edits=(wait,),
     )
 
 

@@ -8,11 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from drywell.base.diagnostic import Edit
 from drywell.base.events import Access, BarrierChanged, Event, Fenced, Retired
 from drywell.base.span import Span
 from drywell.observe.hazards.clock import Known, joined
 from drywell.observe.hazards.order import Conflict, Happens
 from drywell.observe.hazards.pairs import Name
+from drywell.observe.hazards.repairs import proxy_fence
 from drywell.observe.hazards.report import Findings
 
 _KEPT = 256
@@ -109,6 +111,7 @@ class ProxyFences:
                     warp=event.agent.warp,
                     hint="delete it",
                     folds=True,
+                    edits=(Edit("drop", span),),
                 )
 
     # fences as they come
@@ -158,7 +161,7 @@ class ProxyFences:
             fact = _fact(held.conflict, fence)
             if fact:
                 self._useful.add(fence.span)
-                held.name = _wrong_side(held.conflict, fence, fact)
+                held.name = _wrong_side(held, fence, fact)
                 held.is_named = True
                 return
 
@@ -187,11 +190,13 @@ def _fact(conflict: Conflict, fence: Fence) -> str:
     return ""
 
 
-def _wrong_side(conflict: Conflict, fence: Fence, fact: str) -> Name:
-    earlier, later = conflict.earlier, conflict.later
+def _wrong_side(held: Held, fence: Fence, fact: str) -> Name:
+    earlier, later = held.conflict.earlier, held.conflict.later
+    move = Edit("move", fence.span, to=earlier.span)
     return Name(
         "PROXY-FENCE-WRONG-SIDE",
         f"the fence of line {fence.span.line} {fact}",
-        f"put the fence of line {fence.span.line} behind line {earlier.span.line}, in the thread that made the"
-        f" access, or behind the barrier and before line {later.span.line}",
+        f"{move}, in the thread that made the access, or behind the barrier and before line"
+        f" {later.span.line}",
+        edits=(move, proxy_fence(later.space, earlier.span)),
     )

@@ -20,7 +20,8 @@ class Record:
     whether somebody knows of the issue; `lanes` are who issued it. `unit`, `what` and `work` are those of
     an asynchronous operation. `retired_at` is the time of the warp at which each issuing lane had waited
     for it, from when on it counts as the lane's own access (0: not, or not each). `clock` is what its party
-    knew, `moment` when it was issued, `replaced` the write whose value a write replaces.
+    knew, `moment` when it was issued, `replaced` the write whose value a write replaces; with `is_settled` it
+    knows of a read of that value that is over. `wait` is where its thread waited for it.
     """
 
     number: int
@@ -47,6 +48,8 @@ class Record:
     clock: Clock = EMPTY
     moment: int = 0
     replaced: Record | None = None
+    is_settled: bool = False
+    wait: Span | None = None
 
     @property
     def role(self) -> Role:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from drywell.base.diagnostic import Finding, Party, Place, Severity
+from drywell.base.diagnostic import Edit, Finding, Party, Place, Severity
 from drywell.base.span import NOWHERE, Span
 from drywell.layout.tmem import NUM_COLS
 from drywell.machine.windows import GLOBAL_BASE
@@ -46,10 +46,11 @@ class Findings:
         place: Place | None = None,
         other_party: Record | None = None,
         note: str = "",
+        edits: tuple[Edit, ...] = (),
     ) -> None:
         """Add a finding of `rule` unless the level is silent about it; `severity` replaces the rule's own
         below `strict`. With `folds` all findings of the rule are one. `place` is the memory that both
-        parties touch, `note` what would have made it right.
+        parties touch, `note` what would have made it right, `edits` what may repair it.
         """
         own = RULES[rule].severity(self.level)
         if own is None or (is_silent_at_hw and self.level == "hw"):
@@ -77,6 +78,7 @@ class Findings:
             other_party=None if other_party is None else self.party(other_party),
             place=place,
             note=note,
+            edits=edits,
         )
 
     def party(self, record: Record) -> Party:
@@ -91,7 +93,7 @@ class Findings:
         run shows of the barriers that would have ordered a pair is in their notes.
         """
         for key, question in self.questions.items():
-            said = "; ".join(part for part in (self.found[key].note, self.ends.answer(question)) if part)
+            said = "\n".join(part for part in (self.found[key].note, self.ends.answer(question)) if part)
             self.found[key] = replace(self.found[key], note=said)
         self.questions.clear()
         return tuple(sorted(self.found.values(), key=lambda f: _ORDER[f.severity]))

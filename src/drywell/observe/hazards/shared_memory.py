@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drywell.base.events import Access, Event
+from drywell.base.events import Access, Event, Issued, Performed
 from drywell.machine.windows import OFFSET_MASK
 from drywell.observe.hazards.order import Conflict, Happens
 from drywell.observe.hazards.pairs import Name
 from drywell.observe.hazards.record import Record
+from drywell.observe.hazards.repairs import meeting
 from drywell.observe.hazards.report import Findings, party
 from drywell.observe.hazards.shadow import Shadow
 
@@ -29,14 +30,23 @@ class SharedMemoryRules:
         self.findings = findings
         self._pads: dict[int, NDArray[np.uint32]] = {}
         self._fresh: list[tuple[Record, partial[None]]] = []
+        self._on_their_way: set[int] = set()
         self._said: set[tuple[Any, ...]] = set()
         happens.accessed.append(self._accessed)
 
     def on(self, event: Event) -> None:
-        """Everything is seen in the accesses."""
+        """Follow copies into shared memory that are on their way."""
+        if isinstance(event, Issued) and event.work.role in ("load", "copy", "try_cancel"):
+            self._on_their_way.add(event.agent.operation)
+        elif isinstance(event, Performed):
+            self._on_their_way.discard(event.agent.operation)
 
     def finish(self) -> None:
-        """Report reads of bytes that nobody has written, but for those that raced: they have a name."""
+        """Report reads of bytes that nobody has written, but for those that raced: they have a name. A run
+        that ended with copies on their way cannot tell.
+        """
+        if self._on_their_way:
+            return
         for record, say in self._fresh:
             if record.span not in self.happens.disputed:
                 say()
@@ -121,9 +131,10 @@ def unpublished(conflict: Conflict, happens: Happens) -> Name | None:
         if any(r.component and r.is_over_for(conflict.clock.seen) for r in op.records.values()):
             return Name(
                 "TMA-ISSUER-NOT-PUBLISHED",
-                f"the wait for the copy of line {op.span.line} makes the copied bytes visible, and nothing else"
-                " that its issuer did",
+                f"the wait for the copy of line {op.span.line} makes the copied bytes visible, and nothing"
+                " else that its issuer did",
                 f"let the thread of line {earlier.span.line} arrive on the mbarrier itself behind the access,"
                 f" and count that arrival, or put a barrier before line {later.span.line}",
+                edits=(meeting(later.span),) if earlier.agent.cta == later.agent.cta else (),
             )
     return None

@@ -4,6 +4,7 @@ unread.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from drywell.base.diagnostic import Severity
+from drywell.base.diagnostic import Edit, Severity
 from drywell.base.events import (
     Access,
+    ColumnsMissing,
     CtaExited,
     CtaStarted,
     Event,
@@ -24,26 +26,31 @@ from drywell.base.events import (
 )
 from drywell.base.span import Span
 from drywell.layout.tmem import NUM_COLS, NUM_LANES, PARTITION_LANES
-from drywell.observe.hazards.clock import Clock
+from drywell.observe.hazards.clock import LANES, Clock
 from drywell.observe.hazards.order import Happens, Operation, WarpClocks
 from drywell.observe.hazards.record import Record
+from drywell.observe.hazards.repairs import BARRIER, CLUSTER_BARRIER, WAIT_LD, WAIT_ST, behind, meeting
 from drywell.observe.hazards.report import Findings, party
 from drywell.observe.hazards.shadow import Shadow
 
 _TRACKED = ("mma", "cp", "shift")
+_MEET_FIRST = "before the dealloc meet, at a barrier, every warp that has waited for its own accesses"
 Pipe = tuple[int, int, int, int]
 
 
 @dataclass(slots=True)
 class Free:
-    """A dealloc: the operations up to number `last` had been issued; `unread` is an mma whose result nobody has
-    read and the report of that, unless some operation turns out not to be over (`is_early`).
+    """A dealloc, which its warp with first component `warp` did at its `time`: the operations up to number
+    `last` had been issued; `unread` is an mma whose result nobody has read and the report of that, unless
+    some operation turns out not to be over (`is_early`).
     """
 
     event: TmemAllocated
     last: int
+    warp: int
+    time: int
     is_early: bool = False
-    unread: tuple[Record, Callable[[], None]] | None = None
+    unread: tuple[Record, Callable[..., None]] | None = None
 
 
 class TensorMemoryRules:
@@ -57,15 +64,17 @@ class TensorMemoryRules:
         self.findings = findings
         self._allocators: dict[tuple[int, int], tuple[int, Span]] = {}
         self._uncommitted: dict[Pipe, Operation] = {}
+        self._committed: dict[Pipe, int] = {}
         self._has_issued: set[Pipe] = set()
         self._peers: dict[int, int] = {}
         self._cluster_of: dict[int, int] = {}
         self._rank_of: dict[int, int] = {}
         self._frees: list[Free] = []
-        self._fresh: list[tuple[Record, Callable[[], None]]] = []
+        self._fresh: list[tuple[Record, Callable[..., None]]] = []
         self._freed_last: dict[int, Any] = {}
         self._freed_by_peer: dict[int, Any] = {}
         self._last_issued = 0
+        self._steps: Counter[tuple[int, Span]] = Counter()
         happens.freed = self._freed
         happens.accessed.append(self._accessed)
 
@@ -80,6 +89,8 @@ class TensorMemoryRules:
                 self._overwritten(event)
             case TmemAllocated(is_free=False):
                 self._allocated(event)
+            case ColumnsMissing():
+                self._missed(event)
             case CtaStarted():
                 self._cluster_of[event.cta], self._rank_of[event.cta] = event.cluster, event.rank
             case CtaExited():
@@ -89,16 +100,31 @@ class TensorMemoryRules:
         """Report reads of fresh cells and accumulators that were freed unread, but for those that raced: they
         have a name already, and what they find hangs on the schedule.
         """
-        unread = [free.unread for free in self._frees if free.unread is not None and not free.is_early]
+        scales = {key[1] for key in self.findings.found if key[0] == "SF-LAYOUT"}
+        self._fresh = [(record, say) for record, say in self._fresh if record.span not in scales]
+        early = {key[1] for key in self.findings.found if key[0] == "FREE-BEFORE-DONE"}
+        unread = [
+            free.unread
+            for free in self._frees
+            if free.unread is not None and not free.is_early and free.event.span not in early
+        ]
         for record, say in (*self._fresh, *unread):
             if record.span not in self.happens.disputed:
-                say()
+                say(edits=self._first_step(record))
+
+    def _first_step(self, record: Record) -> tuple[Edit, ...]:
+        """Return the edit that makes an mma the first of its accumulator, if no thread executes it twice."""
+        if record.role != "mma" or record.is_write or self._steps[record.agent.cta, record.span] > 1:
+            return ()
+        return (Edit("operand", record.span, "0"),)
 
     # commits
 
     def _issued(self, event: Issued) -> None:
         self._last_issued = event.agent.operation
         role = event.work.role
+        if role == "mma":
+            self._steps[event.agent.cta, event.span] += 1
         if role not in (*_TRACKED, "commit"):
             return
         agent, lane, group = event.agent, event.lanes[0], event.work.cta_group
@@ -106,8 +132,12 @@ class TensorMemoryRules:
         if role != "commit":
             self._has_issued.add(pipe)
             self._uncommitted[pipe] = self.happens.operations[agent.operation]
-        elif self._uncommitted.pop(pipe, None) is None:
+            return
+        op = self._uncommitted.pop(pipe, None)
+        if op is None:
             self._commits_nothing(event, pipe)
+        else:
+            self._committed[pipe] = op.number
 
     def _commits_nothing(self, event: Issued, pipe: Pipe) -> None:
         cta, warp, lane, group = pipe
@@ -120,7 +150,7 @@ class TensorMemoryRules:
                     "COMMIT-GROUP-MISMATCH",
                     f"tcgen05.commit.cta_group::{group} tracks nothing: the thread's operations before it, such"
                     f" as line {op.span.line}, have cta_group::{other_group}",
-                    f"write .cta_group::{other_group}",
+                    Edit("replace", event.span, f".cta_group::{other_group}", f".cta_group::{group}"),
                 )
                 return
             if other != lane:
@@ -142,7 +172,7 @@ class TensorMemoryRules:
             )
 
     def _say_commit(
-        self, event: Issued, rule: str, message: str, hint: str, severity: Severity | None = None
+        self, event: Issued, rule: str, message: str, hint: str | Edit, severity: Severity | None = None
     ) -> None:
         self.findings.report(
             rule,
@@ -151,14 +181,17 @@ class TensorMemoryRules:
             cta=event.agent.cta,
             warp=event.agent.warp,
             lanes=event.lanes,
-            hint=hint,
+            hint=str(hint),
             severity=severity,
+            edits=(hint,) if isinstance(hint, Edit) else (),
         )
 
     def _exited(self, cta: int) -> None:
         """Report what a CTA leaves on the tensor pipe that no commit tracks."""
         for pipe in [pipe for pipe in self._uncommitted if pipe[0] == cta]:
             op = self._uncommitted.pop(pipe)
+            if self._is_followed(op):
+                continue
             self.findings.report(
                 "COMMIT-MISSING",
                 f"tcgen05.{op.what} is followed by no tcgen05.commit of its thread: nobody can know its end,"
@@ -170,10 +203,23 @@ class TensorMemoryRules:
                 hint="put tcgen05.commit behind it and wait on its mbarrier before the columns are freed",
             )
 
+    def _is_followed(self, op: Operation) -> bool:
+        """Say whether an operation of another thread, in line behind `op`, has been committed."""
+        number = self.happens.followed.get(op.number)
+        while number is not None:
+            behind = self.happens.operations[number]
+            agent, work = behind.agent, behind.work
+            pipe = (agent.cta, agent.warp, behind.lanes[0], work.cta_group)
+            if self._committed.get(pipe, 0) >= number:
+                return True
+            number = self.happens.followed.get(number)
+        return False
+
     # registers of loads
 
     def _read_register(self, event: Retired) -> None:
         op = self.happens.operations[event.operations[0]]
+        wait = behind(op.span, WAIT_LD)
         self.findings.report(
             "LD-REG-BEFORE-WAIT",
             f"a register that tcgen05.{op.what} (line {op.span.line}) writes is read before tcgen05.wait::ld;"
@@ -182,12 +228,14 @@ class TensorMemoryRules:
             cta=event.agent.cta,
             warp=event.agent.warp,
             other=op.span,
-            hint=f"put tcgen05.wait::ld.sync.aligned between line {op.span.line} and line {event.span.line}",
+            hint=f"{wait}, before line {event.span.line}",
+            edits=(wait,),
             folds=self.findings.level != "strict",
         )
 
     def _overwritten(self, event: RegisterOverwritten) -> None:
         op = self.happens.operations[event.operation]
+        wait = behind(op.span, WAIT_LD)
         self.findings.report(
             "LD-REG-CLOBBER",
             f"a destination register of tcgen05.{op.what} (line {op.span.line}) is written while the load may"
@@ -197,7 +245,8 @@ class TensorMemoryRules:
             warp=event.agent.warp,
             lanes=event.lanes,
             other=op.span,
-            hint=f"put tcgen05.wait::ld.sync.aligned behind line {op.span.line}, or use another register",
+            hint=f"{wait}, or use another register",
+            edits=(wait,),
         )
 
     # allocation
@@ -213,6 +262,7 @@ class TensorMemoryRules:
                 cta=agent.cta,
                 warp=agent.warp,
                 hint="barrier.cluster.arrive and .wait in both CTAs before the allocation",
+                edits=(meeting(event.span, CLUSTER_BARRIER),),
             )
 
     def _knows_peer(self, cta: int, warp: WarpClocks) -> bool:
@@ -231,7 +281,7 @@ class TensorMemoryRules:
     def _freed(self, event: TmemAllocated, where: Any, shadow: Shadow, warp: WarpClocks) -> None:
         """Judge a dealloc: everything in the columns must be over for it, and should have been read."""
         clock = warp.message(tuple(sorted(warp.live)))
-        free = Free(event, self._last_issued)
+        free = Free(event, self._last_issued, warp.base, warp.time)
         self._frees.append(free)
         last = self._freed_last.setdefault(event.sm, np.zeros(NUM_COLS, np.int32))
         last[event.column : event.column + event.num_cols] = len(self._frees)
@@ -285,7 +335,10 @@ class TensorMemoryRules:
 
     def _say_not_done(self, event: TmemAllocated, record: Record, rule: str) -> None:
         verb = "write" if record.is_write else "read"
-        whose = "the peer's half of " if rule == "PAIR-DEALLOC-EARLY" else ""
+        is_pair = rule == "PAIR-DEALLOC-EARLY"
+        whose = "the peer's half of " if is_pair else ""
+        meet = meeting(event.span, CLUSTER_BARRIER if is_pair else BARRIER)
+        waits = {"ld": (behind(record.span, WAIT_LD),), "st": (behind(record.span, WAIT_ST),)}
         self.findings.report(
             rule,
             f"{whose}columns {event.column} to {event.column + event.num_cols - 1} are freed while"
@@ -294,12 +347,39 @@ class TensorMemoryRules:
             cta=event.agent.cta,
             warp=event.agent.warp,
             other=record.span,
-            hint="before the dealloc meet, at a barrier, every warp that has waited for its own accesses",
+            hint=_MEET_FIRST,
+            edits=(*waits.get(record.role, ()), meet),
         )
+
+    def _missed(self, event: ColumnsMissing) -> None:
+        """Report the dealloc that took away the columns of an access which nothing orders behind it."""
+        last = self._freed_last.get(event.sm)
+        if last is None:
+            return
+        agent = event.agent
+        warp = self.happens.warp_of(agent)
+        seen = warp.known(tuple(sorted(warp.live))).seen
+        for number in np.unique(last[event.column : event.column + event.num_cols]).tolist():
+            free = self._frees[number - 1]
+            is_known = any(seen.get(free.warp + k, 0) >= free.time for k in range(1 + LANES))
+            by = free.event.agent
+            if not number or is_known or by.cta != agent.cta or by.warp == agent.warp:
+                continue
+            free.is_early = True
+            self.findings.report(
+                "FREE-BEFORE-DONE",
+                f"columns {event.column} to {event.column + event.num_cols - 1} are freed while warp"
+                f" {agent.warp} of CTA {agent.cta} (line {event.span.line}) may still use them",
+                free.event.span,
+                cta=by.cta,
+                warp=by.warp,
+                other=event.span,
+                hint=_MEET_FIRST,
+            )
 
     def _never_read(
         self, event: TmemAllocated, where: Any, shadow: Shadow
-    ) -> tuple[Record, Callable[[], None]] | None:
+    ) -> tuple[Record, Callable[..., None]] | None:
         """Return the report of accumulator columns, or partitions of lanes, that an mma wrote and nobody
         read.
         """
