@@ -312,13 +312,15 @@ class RegisterOverwritten:
 @dataclass(frozen=True, slots=True)
 class FreshRead:
     """Lanes are about to execute an instruction that reads what `load` brought into their registers from
-    cells of TMEM that nobody had written since they were allocated.
+    cells of TMEM that nobody had written since they were allocated; with `halves`, that reads so many whole
+    registers from cells of which only the low 16 bits had been written.
     """
 
     agent: Agent
     lanes: tuple[int, ...]
     load: Span
     span: Span
+    halves: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ def reduce(
     launch_file: Path, rule: str | None, check: str, max_runs: int, seconds: float, is_json: bool
 ) -> int:
     """Leave statements out of a kernel, and make its grid, block and arguments smaller, as long as the same
-    rule names the same instructions and no other rule speaks. Writes NAME.reduced.ptx and NAME.reduced.toml
-    beside the originals.
+    rule names the same instructions and no other rule names an error. Writes NAME.reduced.ptx and
+    NAME.reduced.toml beside the originals.
     """
     from drywell.base.errors import DrywellError
     from drywell.cli.refusal import refuse

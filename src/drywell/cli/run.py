@@ -20,7 +20,7 @@ _OPTIONS: tuple[Callable[[_Command], _Command], ...] = (
         type=click.Choice(["auto", "interpreter", "jit"]),
         default="auto",
         show_default=True,
-        help="What executes it; the interpreter is the only one yet.",
+        help="What executes it; so far auto means the interpreter.",
     ),
     click.option(
         "--numerics",
@@ -87,8 +87,8 @@ def _options(command: _Command) -> _Command:
     show_default=True,
     help="Look for hazards: what hardware is known to punish, what PTX promises, the manual to the letter.",
 )
-@click.option("--perfetto", metavar="FILE", default=None, help="Not there yet.")
-@click.option("--html", metavar="FILE", default=None, help="Not there yet.")
+@click.option("--perfetto", metavar="FILE", default=None, hidden=True)
+@click.option("--html", metavar="FILE", default=None, hidden=True)
 def run(launch_file: Path, **options: Any) -> int:
     """Execute a launch file, compare every buffer it expects something of, and say what happened."""
     from drywell.cli.execution import execute

@@ -11,9 +11,9 @@ import click
 @click.argument("kernel", type=click.Path(path_type=Path), metavar="KERNEL.ptx")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object, whatever happens.")
 def verify(kernel: Path, is_json: bool) -> int:
-    """Say everything that is wrong with a PTX text, without running it, and what in it could not run; warn of
-    what assembles and cannot be meant: .aligned instructions that only some lanes of a warp reach, columns that
-    nothing frees, impossible descriptors, waits that cannot end.
+    """Say everything that is wrong with a PTX text, without running it, and what in it could not run; warn
+    of what assembles and cannot be meant: .aligned instructions that only some lanes of a warp reach, columns
+    that nothing frees, impossible descriptors, waits that cannot end.
 
     Exits with 0 when the text is legal, 2 when it is not, 3 when it holds an instruction that Drywell does
     not know.

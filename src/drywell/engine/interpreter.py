@@ -341,7 +341,7 @@ class Interpreter:
             if write is not None:
                 write(warp, done.result)
             warp.mask = before
-            if done.unwritten is not None:
+            if done.unwritten is not None or done.halves is not None:
                 keep_unwritten(state.unwritten, done, held.registers, mask)
             for k in held.registers:
                 if state.busy.get(k) is done:

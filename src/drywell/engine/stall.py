@@ -21,7 +21,8 @@ _BARRIERS_OF_LANES = ("named_barrier", "warp_barrier", "cluster_barrier")
 
 def _lanes(split: Split) -> str:
     lanes = lane_list(split.mask)
-    return "" if len(lanes) == len(split.mask) else f" lanes {_ranges(lanes)}"
+    noun = "lane" if len(lanes) == 1 else "lanes"
+    return "" if len(lanes) == len(split.mask) else f" {noun} {_ranges(lanes)}"
 
 
 def _ranges(lanes: Iterable[int]) -> str:
@@ -176,19 +177,20 @@ def _suspects(
     threaded: Threaded, sites: tuple[Arrival, ...], states: list[WarpState], finished: list[WarpState]
 ) -> list[str]:
     """Name, for each mbarrier waited on, the lines that arrive on it and where the warps are that should."""
-    out: list[str] = []
+    out: dict[str, None] = {}  # CTAs that stand alike say the same: it is said once
     for memory, offset, cta in _awaited(states):
         ours = [s for s in (*states, *finished) if s.warp.cluster is cta.cluster]
         missing = _missing(memory, offset, sites)
         name = memory.name_of(offset)
         if not missing:
-            out.append(f"  {name}: no instruction of this kernel arrives on it")
+            out[f"  {name}: no instruction of this kernel arrives on it"] = None
             continue
-        out.append(f"  {name}: what should have arrived:")
-        out += [f"    {_site(threaded, site, ours)}" for site in missing[:MAX_SITES]]
+        said = [f"  {name}: what should have arrived:"]
+        said += [f"    {_site(threaded, site, ours)}" for site in missing[:MAX_SITES]]
         if len(missing) > MAX_SITES:
-            out.append(f"    and {len(missing) - MAX_SITES} more lines")
-    return out
+            said.append(f"    and {len(missing) - MAX_SITES} more lines")
+        out["\n".join(said)] = None
+    return list(out)
 
 
 def _missing(memory: Any, offset: int, sites: tuple[Arrival, ...]) -> list[Arrival]:
@@ -234,7 +236,7 @@ def _times(count: int) -> str:
 def _whereabouts(threaded: Threaded, state: WarpState) -> str:
     if not state.splits:
         return "has exited"
-    return "is at line " + ", ".join(str(threaded.spans[s.pc].line) for s in state.splits)
+    return "is at line " + ", ".join(dict.fromkeys(str(threaded.spans[s.pc].line) for s in state.splits))
 
 
 def _awaited(states: list[WarpState]) -> list[tuple[Any, int, Any]]:

@@ -47,9 +47,13 @@ class Comparison:
         return (
             f"{self.buffer}: {self.num_wrong} of {self.num_elements} elements differ; the first is "
             f"{self.buffer}[{at}] = "
-            f"{self.first_found:g}, expected {self.first_expected:g}; the largest error is "
-            f"{self.largest_error:g}"
+            f"{self.first_found:g}, expected {self.first_expected:g}{self.largest}"
         )
+
+    @property
+    def largest(self) -> str:
+        """Say how large the largest error is; '' when all that is wrong is no number."""
+        return f"; the largest error is {self.largest_error:g}" if self.largest_error else ""
 
 
 def decode(array: NDArray[Any], fmt: str) -> NDArray[np.float64]:
@@ -160,7 +164,6 @@ def mismatch(comparison: Comparison) -> Finding:
         "OUTPUT-MISMATCH",
         Severity.ERROR,
         f"{c.num_wrong:,} of {c.num_elements:,} elements of {c.buffer} are not as expected: the first is"
-        f" {c.buffer}[{at}] = {c.first_found:g}, expected {c.first_expected:g}; the largest error is"
-        f" {c.largest_error:g}{there}",
+        f" {c.buffer}[{at}] = {c.first_found:g}, expected {c.first_expected:g}{c.largest}{there}",
         hint=f"drywell why follows one element to its sources: drywell why LAUNCH '{c.buffer}[{at}]'",
     )

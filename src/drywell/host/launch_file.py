@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.diagnostic import Finding
 from drywell.base.errors import LaunchError
 from drywell.host.arguments import Packed, ScratchPerCta, Typed, packed
 from drywell.host.arrays import DTYPES, HostArray, host_array
@@ -29,6 +30,7 @@ from drywell.host.comparison import (
     mismatch,
 )
 from drywell.host.expect import evaluate
+from drywell.host.explaining import MOST_STEPS, explained
 from drywell.host.launch import Module, Result, launch, load
 from drywell.host.tensor_maps import TensorMapArgument, tensor_map
 from drywell.layout.error import LayoutError
@@ -115,8 +117,14 @@ class LaunchFile:
     names: dict[int, str] = field(default_factory=dict)
     declared: list[Declared] = field(default_factory=list)
 
-    def run(self, **options: Any) -> tuple[Result, tuple[Comparison, ...]]:
-        """Launch it and compare every `[expect]` buffer; `options` are those of `drywell.launch`."""
+    def run(self, explains: bool = True, **options: Any) -> tuple[Result, tuple[Comparison, ...]]:
+        """Launch it and compare every `[expect]` buffer; `options` are those of `drywell.launch`.
+
+        Where numbers are wrong and nothing else is, a checked run is followed back to a layout that explains
+        it, unless it is long or `explains` is false.
+        """
+        is_checked = explains and bool(self.expect) and options.get("check", "off") != "off"
+        start = {name: array.copy() for name, array in self.buffers.items()} if is_checked else {}
         before = {name: self.as_float64(name) for name in self.buffers} if self.expect else {}
         wanted = {name: _evaluated(name, e, before) for name, e in self.expect.items()}
         chosen = {"gpu": self.gpu, "sms": self.sms, **options}
@@ -132,9 +140,12 @@ class LaunchFile:
             **chosen,
         )
         comparisons = tuple(self._compare(name, self.expect[name], wanted[name]) for name in self.expect)
-        wrong = tuple(mismatch(c) for c in comparisons if not c.ok)
+        wrong = [c for c in comparisons if not c.ok]
         if wrong and result.verdict != "unchecked":
-            result = replace(result, findings=(*wrong, *result.findings))
+            why: tuple[Finding, ...] = ()
+            if is_checked and result.verdict == "clean" and result.executed <= MOST_STEPS:
+                why = explained(self, wrong, wanted, before, start)
+            result = replace(result, findings=(*why, *map(mismatch, wrong), *result.findings))
         return result, comparisons
 
     def as_float64(self, name: str) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from drywell.base.span import Source, Span
 from drywell.program.module import Program
@@ -21,6 +21,7 @@ from drywell.ptx.tree import Address, Block, Function, Instruction, Integer, Lab
 _GUARD = re.compile(r"@!?[%\w$.]+\s*$")
 _WEAKER = {"release": "relaxed", "acquire": "relaxed", "acq_rel": "relaxed", "sc": "relaxed"}
 _NARROWER = {"cluster": "cta", "gpu": "cta", "sys": "cta"}
+_LONG_LIST: Final = re.compile(r"\{\s*([%\w]+)(?:\s*,\s*[%\w]+){3,}\s*,\s*([%\w]+)\s*\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,10 @@ class Mutant:
 
     @property
     def title(self) -> str:
-        """Return it in one line."""
-        return f"line {self.span.line}: {self.kind}: {self.before}" + (
-            f" -> {self.after}" if self.after else ""
-        )
+        """Return it in one line, of a long list of registers the first and the last."""
+        edit = self.before + (f" -> {self.after}" if self.after else "")
+        short = _LONG_LIST.sub(r"{\1, ..., \2}", edit)
+        return f"line {self.span.line}: {self.kind}: {short}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def fate(base: Original, mutant: Mutant, schedules: Sequence[dict[str, Any]] = S
         name = how.get("schedule") or f"seed {how['seed']}"
         try:
             result, _ = launch.run(
-                check="ptx", max_instructions=_BUDGET_FACTOR * base.executed + 100_000, **how
+                explains=False, check="ptx", max_instructions=_BUDGET_FACTOR * base.executed + 100_000, **how
             )
         except DrywellError as error:
             return Fate(mutant, _ended(error), _rules(error, base), name)

@@ -19,6 +19,7 @@ from drywell.base.diagnostic import Finding, Severity
 from drywell.base.errors import DrywellError, LaunchError
 from drywell.base.span import Source
 from drywell.host.arguments import Typed
+from drywell.host.flattening import flattened
 from drywell.host.launch import Module, Result
 from drywell.host.launch_file import LaunchFile, read_launch_file
 from drywell.host.pruning import Numbered
@@ -28,7 +29,8 @@ from drywell.ptx import parse_module, print_module
 _MISMATCH = "OUTPUT-MISMATCH"
 _WARP = 32
 _ALL_WORDS = 99
-_FIRST_STRETCHES = 8
+_FIRST_STRETCHES, _AGAIN = 8, 3
+"""How many stretches a text is tried in at first; how long they are when single statements had their turn."""
 Key = tuple[str, int, int]
 
 
@@ -80,7 +82,7 @@ class Reduced:
 @dataclass(slots=True)
 class Reduction:
     """The reduction of one launch file under way: `gone` and `shape` are the best so far, `target` is what
-    must be found, `allowed` the rules that may speak.
+    must be found, `allowed` the rules that may name errors.
     """
 
     launch: LaunchFile
@@ -130,13 +132,10 @@ class Reduction:
                 self._leave(group)
             self._sweep()
         size = max(len(self._left()) // _FIRST_STRETCHES, 1)
-        while True:
+        while size:
             self._sweep()
             has_shrunk = self._leave_out(size)
-            if size > 1:
-                size //= 2
-            elif not has_shrunk:
-                return
+            size = size // 2 if size > 1 else _AGAIN if has_shrunk else 0
 
     def _left(self) -> list[int]:
         return [number for number in self.tree.removable() if number not in self.gone]
@@ -170,7 +169,9 @@ class Reduction:
         return program if is_legal and self.launch.entry in program.entries else None
 
     def _holds(self, gone: frozenset[int], shape: Shape) -> bool:
-        """Say whether the finding is still there, and no rule speaks that did not before."""
+        """Say whether the finding is still there, and no other error than before: what lies in memory does
+        not matter, so reads of what nobody wrote may be warned of.
+        """
         if self.runs >= self.max_runs or time.monotonic() > self.deadline:
             raise OutOfBudget
         program = self._program(gone)
@@ -180,9 +181,9 @@ class Reduction:
             findings, is_complete, executed = self._findings(program, shape)
         except DrywellError:
             return False
-        loud = {f.rule for f in findings if f.severity is not Severity.NOTE}
+        errors = {f.rule for f in findings if f.severity is Severity.ERROR}
         is_there = any(key_of(f) == self.target for f in findings)
-        if not (is_there and is_complete == self.is_complete and loud <= self.allowed):
+        if not (is_there and is_complete == self.is_complete and errors <= self.allowed):
             return False
         self.most = min(self.most, _limit(executed))
         return True
@@ -230,7 +231,8 @@ def reduce_launch(
     `options` are those of LaunchFile.run. Raises LaunchError when there is no such finding.
     """
     launch = read_launch_file(path)
-    source = Source(launch.module.name, print_module(parse_module(launch.module.program.source)))
+    whole = flattened(parse_module(launch.module.program.source))
+    source = Source(launch.module.name, print_module(whole))
     tree = Numbered(parse_module(source), launch.entry)
     shape = Shape(
         launch.grid, launch.block, tuple((k, int(a.value)) for k, a in enumerate(launch.args) if _counts(a))

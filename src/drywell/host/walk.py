@@ -26,6 +26,7 @@ from drywell.layout.tmem import decode
 from drywell.machine.flow import ALL_BITS, Part, merged
 from drywell.machine.queue import AsyncOp
 from drywell.machine.smem import name_in
+from drywell.machine.tma_flow import BoxFlow
 from drywell.observe.provenance import Hop, HopKind
 from drywell.program.operands import Bound
 
@@ -125,9 +126,21 @@ class Walk:
                 self._unit(access.agent.operation),
                 part,
             )
+            self._of_what(hop, access.agent.operation)
             self._open.append(_Written(hop, piece))
         self._hops[key] = hop
         return hop
+
+    def _of_what(self, hop: Hop, number: int) -> None:
+        """Note what operation wrote a hop, and how."""
+        op = self.trace.operations.get(number)
+        if op is None:
+            return
+        hop.work = op.work
+        for flow in op.flows:
+            box = getattr(flow, "__self__", None)
+            if isinstance(box, BoxFlow) and hop.part is not None and hop.part.home == box.home:
+                hop.box = box.tmap.swizzle, box.base
 
     def _untouched(self, part: Part) -> tuple[HopKind, str, str]:
         place = self.name_of(part)
@@ -300,7 +313,7 @@ class Walk:
         size, lane = piece.part.size, piece.lane
         if lane < 0:
             access = reads[-1].access
-            return (Part(_space(access), access.home, int(places_of(access)[0]) + piece.offset, size),)
+            return (Part(access.space, access.home, int(places_of(access)[0]) + piece.offset, size),)
         out = []
         for k in range(piece.offset, piece.offset + size):
             out.append(byte_of_lane([r.access for r in reads], lane, k, noted.access.size))
@@ -402,7 +415,7 @@ class Walk:
         for noted in self.accesses.of_step(log.moments[index], order, False):
             start = address_of(noted.access, one.lane)
             if start is not None:
-                part = Part(_space(noted.access), noted.access.home, start + one.mask)
+                part = Part(noted.access.space, noted.access.home, start + one.mask)
                 return self._of_part(part, noted.order)
         return []
 
@@ -431,7 +444,7 @@ class Walk:
             own = mine if access.space in ("local", "param") else None
             out = []
             for low, high in _runs(wanted):
-                part = Part(_space(access), access.home, start + element * size + low, high - low)
+                part = Part(access.space, access.home, start + element * size + low, high - low)
                 out += self._of_part(part, noted.order, own)
             return out
         return None
@@ -467,10 +480,6 @@ def bits_text(mask: int) -> str:
 
 def _bytes(piece: Piece) -> range:
     return range(piece.offset, piece.offset + piece.part.size)
-
-
-def _space(access: Any) -> Any:
-    return access.space
 
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:

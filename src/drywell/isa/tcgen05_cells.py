@@ -261,14 +261,18 @@ def _read(m: Warp, cells: _Footprint) -> list[Cells]:
 
 
 def _note_unwritten(m: Warp, cells: _Footprint, has_reduction: bool) -> None:
-    """Note which registers of the load that is performing come from cells nobody has written."""
-    written = m.sm.tmem.written
+    """Note which registers of the load that is performing come from cells nobody has written, and which
+    from cells that hold 16 bits.
+    """
+    written, halves = m.sm.tmem.written, m.sm.tmem.halves
+    op = m.grid.pending.performing
     found = ~written[cells.lane, cells.col]
     if cells.packed:
         found |= ~written[cells.lane, cells.col + 1]
-    op = m.grid.pending.performing
     if op is not None and found.any():
         op.unwritten = np.vstack([found, found.any(0)]) if has_reduction else found
+    if op is not None and halves is not None and not cells.packed and not has_reduction:
+        op.halves = halves[cells.lane, cells.col]
 
 
 def store(
@@ -299,6 +303,7 @@ def _write(m: Warp, cells: _Footprint, values: Cells) -> None:
     for step, half in ((0, values & _LOW), (1, values >> np.uint32(16))):
         col = cells.col + step
         tmem.write(m, cells.lane, col, half | high_half(m, tmem.cells[cells.lane, col]))
+        tmem.note_halves(m, cells.lane, col)
 
 
 def high_half(m: Warp, old: Cells) -> Cells:

@@ -188,6 +188,10 @@ class Matmul:
             if self.operands.disabled is None:
                 cells = self._block(w, first, length, True)
                 cells[...] = self._as_cells(w, part, cells)
+                if part.dtype != np.uint32:
+                    lane, col = decode(self.operands.d)
+                    lanes = slice(lane + first, lane + first + length)
+                    w.sm.tmem.note_halves(w, lanes, slice(col, col + cells.shape[1]))
             else:
                 self._write_enabled(w, rank, first, part)
 
@@ -209,6 +213,8 @@ class Matmul:
         tmem = w.sm.tmem
         lanes, cols = (lane + rows)[:, None], col + np.arange(part.shape[1])[None, :]
         tmem.write(w, lanes, cols, self._as_cells(w, part[rows], tmem.cells[lanes, cols]))
+        if part.dtype != np.uint32:
+            tmem.note_halves(w, lanes, cols)
 
 
 def stored_of(desc: InstructionDescriptor, fmt: str) -> Stored:

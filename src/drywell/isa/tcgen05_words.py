@@ -1,4 +1,4 @@
-"""What can be said of the descriptors of tcgen05 instructions before they run, from the bits that are known."""
+"""What can be said of descriptors of tcgen05 instructions before they run, from the bits that are known."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-PartSpace = Literal["global", "shared", "local", "param", "tmem", "register", "filled"]
+PartSpace = Literal["global", "shared", "local", "param", "const", "tmem", "register", "filled"]
 ALL_BITS = 0xFFFF_FFFF
 
 

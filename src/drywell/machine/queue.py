@@ -30,8 +30,8 @@ class AsyncOp:
     `columns` are those of Tensor Memory that it reads or writes; `work` says to observers what it is.
     `lanes` are the lanes that issued it. `number` is given at issue, from 1. `on_done` callables run with
     the operation when its last stage has run. `unwritten` says of a load from TMEM, for each of its registers
-    and lanes, whether it read a cell that nobody has written (None: no such). `flows` say where what it wrote
-    came from. Both are made only when somebody listens.
+    and lanes, whether it read a cell that nobody has written, `halves` whether one that holds 16 bits only
+    (None: no such). `flows` say where what it wrote came from. They are made only when somebody listens.
     """
 
     unit: str
@@ -50,6 +50,7 @@ class AsyncOp:
     work: Work = NO_WORK
     flows: tuple[Flow, ...] = ()
     unwritten: Any = None
+    halves: Any = None
 
     @property
     def done(self) -> bool:

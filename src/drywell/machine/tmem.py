@@ -135,8 +135,8 @@ class PairRequest:
 
 
 class TensorMemory:
-    """The Tensor Memory of SM `sm`: `cells` uint32[128, 512], `written` bool[128, 512], `sm_map` the
-    granules taken.
+    """The Tensor Memory of SM `sm`: `cells` uint32[128, 512], `written` bool[128, 512], `halves` which cells
+    hold 16 bits only (None: none does), `sm_map` the granules taken.
 
     `permit` is the CTA that has allocated and not yet relinquished; nobody else on the SM allocates
     meanwhile.
@@ -147,6 +147,7 @@ class TensorMemory:
         self.options = options
         self.cells: Cells = np.zeros((NUM_LANES, NUM_COLS), np.uint32)
         self.written = np.zeros((NUM_LANES, NUM_COLS), np.bool_)
+        self.halves: NDArray[np.bool_] | None = None
         self.sm_map = 0
         self.permit: Cta | None = None
         self._random = random.Random(options.seed * 1_000_003 + sm)
@@ -442,6 +443,8 @@ class TensorMemory:
         where = np.s_[lane : lane + num_lanes, col : col + num_cols]
         if write:
             self.written[where] = True
+            if self.halves is not None:
+                self.halves[where] = False
             m.changed()
         if m.grid.observers:
             lanes = np.arange(lane, lane + num_lanes, dtype=np.int64)
@@ -458,7 +461,16 @@ class TensorMemory:
         self._touch(m, lanes, cols, True)
         self.cells[lanes, cols] = values
         self.written[lanes, cols] = True
+        if self.halves is not None:
+            self.halves[lanes, cols] = False
         m.changed()
+
+    def note_halves(self, m: Warp, lanes: Index | slice, cols: Index | slice) -> None:
+        """Note, when somebody listens, that only the low half of these cells has been written."""
+        if m.grid.observers:
+            if self.halves is None:
+                self.halves = np.zeros_like(self.written)
+            self.halves[lanes, cols] = True
 
     def is_written(self, lanes: Index | slice, cols: Index | slice) -> bool:
         """Say whether every one of these cells has been written since it was allocated."""

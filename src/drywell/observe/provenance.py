@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.events import Work
 from drywell.base.span import NOWHERE, Span
 from drywell.machine.flow import Part
 
@@ -21,7 +22,8 @@ class Hop:
 
     `sources` are (what it was to that instruction, hop); a product's begin with "row ... of A", "column ...
     of B", "D". `part` is the memory that it lies in, if any; `unit` is the operation's role or the
-    instruction's unit. `moment` counts the instructions of all warps.
+    instruction's unit. `moment` counts the instructions of all warps. Of what an operation wrote, `work` says
+    what it is, and `box` (swizzle, offset of the tile in shared memory) how TMA laid it out.
     """
 
     kind: HopKind
@@ -34,6 +36,8 @@ class Hop:
     lane: int = -1
     unit: str = ""
     part: Part | None = None
+    work: Work | None = None
+    box: tuple[str, int] | None = None
     sources: list[tuple[str, Hop]] = field(default_factory=list)
 
 

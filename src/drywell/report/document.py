@@ -3,7 +3,8 @@
 `message` says in words what was refused, `diagnostics` lists what is wrong with a text, `roles` and
 `handovers` what each warp is for and each mbarrier hands over; they are there only when there is
 something to say. A finding has both parties (`span`, `cta`, `warp`, `lanes`; `other`, `other_party`), the
-`place` they have in common, a `note` with what would have ordered them, a `hint` and a `count`.
+`place` they have in common, a `note` with what would have ordered them, a `hint`, `edits` of the text, each
+of which may repair it by itself (`drywell.base.diagnostic.Edit`), and a `count`.
 """
 
 from __future__ import annotations

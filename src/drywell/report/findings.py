@@ -5,6 +5,7 @@ the author's own line of each, what would have made it right, and the hint.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from textwrap import wrap
 
 from drywell.base.diagnostic import Finding, Party, Severity
 from drywell.base.span import Source, Span
@@ -13,8 +14,13 @@ from drywell.report.text import SEVERITY_STYLES, Line, Lines, counted, ranges
 
 MOST_COLUMNS = 96
 """Characters of a line of PTX that an excerpt shows; loads of Tensor Memory name up to 128 registers."""
-MOST_PLACES = {Severity.ERROR: 10, Severity.WARNING: 5, Severity.NOTE: 1}
-"""Findings of one rule that are shown in full."""
+MOST_PLACES = {Severity.ERROR: 10, Severity.WARNING: 5}
+"""Places of one rule that are shown in full."""
+MOST_LINES = 8
+"""Lines that a place names as going the same way."""
+WIDTH = 120
+"""Characters of a line of prose."""
+_ALL = "all of them with --json or --sarif"
 _GUTTER = 5
 _CUT = "..."
 
@@ -28,33 +34,66 @@ def sources_of(*texts: Source) -> dict[str, Source]:
 
 
 def finding_lines(findings: Iterable[Finding], sources: Sources | None = None) -> Lines:
-    """Return findings as lines, each with an excerpt for either party whose text is in `sources`. Of the
-    places of one rule the first are shown (of a note the very first), the others counted.
+    """Return findings as lines, each with an excerpt for either party whose text is in `sources`. What one
+    rule says of one place stands together, with the lines of the other parties; of the places of one rule
+    the first are shown, the others counted. A note is two lines: hardware does as the author meant.
     """
     by_rule: dict[tuple[str, Severity], list[Finding]] = {}
     for finding in findings:
         by_rule.setdefault((finding.rule, finding.severity), []).append(finding)
     out: list[Line] = []
     for (rule, severity), members in by_rule.items():
+        if severity is Severity.NOTE:
+            out += _quiet(members)
+            continue
+        alike = _alike(members)
         most = MOST_PLACES[severity]
-        for finding in members[:most]:
-            out += _finding(finding, sources or {})
-        more = len(members) - most
+        for group in alike[:most]:
+            out += _finding(group, sources or {})
+        more = sum(len(group) for group in alike[most:])
         if more > 0:
             places = counted(more, "more place")
             head = f"{severity}[{rule}]"
-            out.append(
-                ((head, SEVERITY_STYLES[severity]), f": {places} (all of them with --json or --sarif)")
-            )
+            out.append(((head, SEVERITY_STYLES[severity]), f": {places} ({_ALL})"))
     return tuple(out)
 
 
-def _finding(finding: Finding, sources: Sources) -> Lines:
+def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Return findings of one rule in groups: in each every one shares its place, or the other party's, with
+    one before it.
+    """
+    groups: list[list[Finding]] = []
+    spots: list[set[tuple[str, Span]]] = []
+    for finding in findings:
+        here = {("at", finding.span), ("with", finding.other)} if finding.other is not None else set()
+        for group, known in zip(groups, spots, strict=True):
+            if known & here:
+                group.append(finding)
+                known |= here
+                break
+        else:
+            groups.append([finding])
+            spots.append(here)
+    return groups
+
+
+def _quiet(findings: list[Finding]) -> list[Line]:
+    """Return the notes of one rule: the first, how often there was such, and its hint."""
+    first = findings[0]
+    times = sum(finding.count for finding in findings)
+    often = f" ({times:,} times)" if times > 1 else ""
+    out = _folded(f"{_place(first.span)}note[{first.rule}]: {first.message}{often}")
+    if first.hint:
+        out += _folded(f"  hint: {first.hint}")
+    return out
+
+
+def _finding(group: list[Finding], sources: Sources) -> Lines:
+    finding = group[0]
     if finding.message.startswith(f"{finding.severity}["):  # a report of its own, such as a deadlock's
         return message_lines(finding.message)
     span = finding.span
-    place = f"{span}: " if span.line else f"{span.file}: " if span.file else ""
-    out: list[Line] = list(message_lines(f"{place}{finding.severity}[{finding.rule}]: {finding.message}"))
+    out = _folded(f"{_place(span)}{finding.severity}[{finding.rule}]: {finding.message}")
     out += party_lines(span, _who(Party("", finding.cta, finding.warp, finding.lanes)), sources)
     notes = finding.note.split("\n") if finding.note else []
     other, who = finding.other, _who(finding.other_party)
@@ -62,12 +101,47 @@ def _finding(finding: Finding, sources: Sources) -> Lines:
         out += party_lines(other, who, sources)
     elif other is not None and who:
         notes.insert(0, f"the other party is at the same line: {who}")
+    notes += _others(group)
     if finding.count > 1 and span.line:
         notes.append(f"it happened {finding.count:,} times")
-    out += [(("  note:", "cyan"), f" {note}") for note in notes]
+    out += [line for note in notes for line in _folded(f"  note: {note}")]
     if finding.hint:
-        out += message_lines(f"  hint: {finding.hint}")
+        out += [line for part in finding.hint.split("\n") for line in _folded(f"  hint: {part}", 2)]
     return tuple(out)
+
+
+def _others(group: list[Finding]) -> list[str]:
+    """Name the lines of the findings that stand behind the first of a group."""
+    first = group[0]
+    with_other = [f.other.line for f in group[1:] if f.other is not None and f.span == first.span]
+    at_others = [f.span.line for f in group[1:] if f.span != first.span]
+    said = (("the same with", with_other), ("the same at", at_others))
+    return [f"{words} {_lines(lines)}" for words, lines in said if lines]
+
+
+def _lines(numbers: list[int]) -> str:
+    """Name lines of the text: "lines 70, 82, 94", the first few of many."""
+    shown = [str(number) for number in dict.fromkeys(numbers)]
+    more = len(shown) - MOST_LINES
+    if more > 0:
+        return f"lines {', '.join(shown[:MOST_LINES])} and {more} more ({_ALL})"
+    return f"line{'s' if len(shown) > 1 else ''} {', '.join(shown)}"
+
+
+def _place(span: Span) -> str:
+    return f"{span}: " if span.line else f"{span.file}: " if span.file else ""
+
+
+def _folded(text: str, indent: int = 4) -> list[Line]:
+    """Return a message as lines of at most WIDTH characters; those behind the first are set in."""
+    parts = wrap(
+        text,
+        WIDTH,
+        subsequent_indent=" " * (len(text) - len(text.lstrip()) + indent),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return list(message_lines("\n".join(parts)))
 
 
 def party_lines(span: Span, who: str, sources: Sources) -> Lines:

@@ -248,11 +248,11 @@ def entry_lines(one: Entry) -> Lines:
         out.append((f"  in {one.example}",))
         out += columns([[name, kind] for name, kind in one.operands.items()], indent=4)
     needs = f"PTX {one.since}" + (f", {' '.join(one.targets)}" if one.targets else "")
-    facts = [f"needs {needs}", f"unit {one.unit}"]
+    facts = [f"unit {one.unit}"]
     facts += [f"executed by a whole {one.converged} together"] if one.converged else []
     facts += [f"completes by {one.completes_by}"] if one.completes_by else []
     words, style = _RUNS[one.runs]
-    out += [("  " + "; ".join(facts),), ("  ", (words, style)), *_refusal_lines(one)]
+    out += [(f"  needs {needs}",), ("  " + "; ".join(facts),), ("  ", (words, style)), *_refusal_lines(one)]
     if one.manual:
         out.append((("  " + one.manual, "dim"),))
     return (*out, ())

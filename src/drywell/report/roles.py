@@ -11,6 +11,8 @@ from drywell.base.activity import WarpActivity
 from drywell.base.span import Source, Span
 from drywell.report.text import Line, Lines, Piece, columns, ranges
 
+MOST_PLACES = 8
+"""Places that are named of one thing that a warp did."""
 ROLES = (
     ("tcgen05.mma", "running the tensor core"),
     ("tcgen05.ld", "reading Tensor Memory"),
@@ -144,7 +146,9 @@ def _work(members: Sequence[WarpActivity], source: Source) -> dict[str, Work]:
 def _where(work: Work, warps: Sequence[int]) -> str:
     """Return the places, and the warps when not all of the group were there."""
     alone = f" (warp {ranges(sorted(work.counts))} only)" if len(work.counts) < len(warps) else ""
-    return folded_places(work.places) + alone
+    places = list(dict.fromkeys(work.places))
+    more = len(places) - MOST_PLACES
+    return folded_places(places[:MOST_PLACES]) + (f" and {more} more" if more > 0 else "") + alone
 
 
 def _span(counts: Sequence[int]) -> str:

@@ -87,8 +87,10 @@ def printed_lines(text: str) -> Lines:
     return tuple(out)
 
 
-def comparison_lines(comparison: Comparison, expression: str = "") -> Lines:
-    """Return how an array compares: one line when it is right, else the first wrong element too."""
+def comparison_lines(comparison: Comparison, expression: str = "", is_explained: bool = False) -> Lines:
+    """Return how an array compares: one line when it is right or a finding says more, else the first wrong
+    element too.
+    """
     name: Piece = (comparison.buffer, "bold")
     of = f" with {_shortened(expression)}" if expression else ""
     if comparison.num_wrong == 0:
@@ -105,11 +107,16 @@ def comparison_lines(comparison: Comparison, expression: str = "") -> Lines:
         )
     at = ",".join(map(str, comparison.first))
     count = f"{comparison.num_wrong:,} of {comparison.num_elements:,} elements"
+    most = comparison.largest_error  # 0 when all that is wrong is no number
+    largest = f"; the largest error is {most:.3g}" if most else ""
+    wrong: Line = ("  ", ("WRONG", "bold red"), "  ", name, f": {count} do not agree{of}")
+    if is_explained:
+        return (wrong,)
     return (
-        ("  ", ("WRONG", "bold red"), "  ", name, f": {count} do not agree{of}"),
+        wrong,
         (
             f"         the first is {comparison.buffer}[{at}] = {comparison.first_found:.9g}, expected "
-            f"{comparison.first_expected:.9g}; the largest error is {comparison.largest_error:.3g}",
+            f"{comparison.first_expected:.9g}{largest}",
         ),
     )
 
@@ -136,7 +143,9 @@ def run_lines(
 ) -> Lines:
     """Return the whole report of a run that began; `end` says what ended it when no finding does."""
     out: list[Line] = [heading(stats), work(stats), *printed_lines(stats.get("printed", ""))]
+    is_explained = any(finding.rule == "OUTPUT-MISMATCH" for finding in findings)
     for comparison in comparisons:
-        out += comparison_lines(comparison, (expressions or {}).get(comparison.buffer, ""))
+        expression = (expressions or {}).get(comparison.buffer, "")
+        out += comparison_lines(comparison, expression, is_explained)
     out += finding_lines(findings, sources)
     return (*out, *end, verdict_line(verdict, findings))

@@ -1,4 +1,4 @@
-"""`drywell check --fix` writes the repaired kernel beside the module, shows the change, and says what is left."""
+"""`drywell check --fix` writes the repaired kernel beside the module, shows the change and what is left."""
 
 from __future__ import annotations
 

@@ -116,3 +116,15 @@ def test_every_declaration_can_be_documented(drywell: Callable) -> None:
         ]
         assert one["runs"] in ("all", "some", "none")
         assert (one["runs"] == "all") is not bool(one["refusals"])
+
+
+def test_verify_warns_of_what_assembles_and_cannot_be_meant(drywell: Callable, spoil: Callable) -> None:
+    launch = spoil(
+        "done:\n", "  setp.eq.u32 %out, %i, 0;\n  @%out tcgen05.wait::ld.sync.aligned;\ndone:\n", "triple.ptx"
+    )
+    said = drywell("verify", launch.with_suffix(".ptx"))
+    assert said.code == 0
+    assert "warning[E0340]: 'tcgen05.wait::ld' is .aligned" in said.out
+    assert "hint: let all lanes of the warp execute it" in said.out
+    found = json.loads(drywell("verify", launch.with_suffix(".ptx"), "--json").out)
+    assert [d["code"] for d in found["diagnostics"]] == ["E0340"]

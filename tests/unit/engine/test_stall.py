@@ -51,7 +51,7 @@ setp.ne.u32 %p, %t, 0;
 {WAIT}
 END: setmaxnreg.dec.sync.aligned.u32 24;"""
     text = report(body)
-    assert "warp 0 lanes 0 at <string>:12:4 waits for phase 0 (parity 0) of mbarrier bar" in text
+    assert "warp 0 lane 0 at <string>:12:4 waits for phase 0 (parity 0) of mbarrier bar" in text
     assert "lanes 1-31 at <string>:14:6 waits for the other lanes of its warp, which are at line 12" in text
 
 

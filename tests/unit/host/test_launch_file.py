@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from drywell.base.errors import LaunchError, UnsupportedError
+from drywell.base.errors import LaunchError
 from drywell.host.launch_file import LaunchFile, read_launch_file
 
 PTX = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry one() { ret; }\n"
@@ -68,8 +68,8 @@ def test_the_only_entry_need_not_be_named_and_one_of_two_must(tmp_path: Path) ->
         read(tmp_path, "block = 1\n", PTX + ".visible .entry two() { ret; }\n")
 
 
-def test_a_declared_layout_is_refused_until_the_checker_exists(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="declare"):
+def test_a_declaration_without_a_layout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="'layout' must be a layout in quotes"):
         read(tmp_path, '[[declare]]\ntmem = "acc"\n')
 
 

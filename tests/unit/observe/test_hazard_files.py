@@ -13,6 +13,7 @@ import pytest
 
 from drywell.base.diagnostic import Finding
 from drywell.base.errors import DeadlockError, DrywellError, KernelFault
+from drywell.host.launch_file import read_launch_file
 from drywell.observe.hazards.rules import RULES
 from run_file import RunFile, read_run_file
 
@@ -34,12 +35,19 @@ def name_of(program: Path) -> str:
 
 
 def expected_of(said: RunFile) -> set[tuple[str, int]]:
-    """Return what a file says is to be found: its hazards, and the fault it ends in."""
-    return said.hazards | ({said.fault} if said.fault else set())
+    """Return what a file says is to be found: its hazards, and the fault it ends in; what is found of the
+    whole output has no line.
+    """
+    marks = said.hazards | ({said.fault} if said.fault else set())
+    return {(rule, 0 if rule == "OUTPUT-MISMATCH" else line) for rule, line in marks}
 
 
 def outcome(said: RunFile, options: dict[str, Any]) -> tuple[tuple[Finding, ...], DrywellError | None]:
+    """Run a program, through its launch file where one lies beside it: for expectations and declarations."""
+    file = said.path.with_suffix(".toml")
     try:
+        if file.exists():
+            return read_launch_file(file).run(check="ptx", **options)[0].findings, None
         return said.run(**{"check": "ptx", **options, **said.options}).findings, None
     except (KernelFault, DeadlockError) as error:
         return error.result.findings, error

@@ -1,5 +1,5 @@
-"""What `drywell verify` warns of in programs that assemble: exactly the lines of tests/ptx/verify/advice that say
-`// warning[E0340]: words of the message`, and nothing in real kernels.
+"""What `drywell verify` warns of in programs that assemble: exactly the lines of tests/ptx/verify/advice that
+say `// warning[E0340]: words of the message`, and nothing in real kernels.
 """
 
 from __future__ import annotations

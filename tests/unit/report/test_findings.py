@@ -73,13 +73,14 @@ def test_a_report_of_its_own_is_not_dressed_up() -> None:
     assert shown(report, PTX) == report.message.split("\n")
 
 
-@pytest.mark.parametrize(
-    ("severity", "most"), [(Severity.ERROR, 10), (Severity.WARNING, 5), (Severity.NOTE, 1)]
-)
+@pytest.mark.parametrize(("severity", "most"), [(Severity.ERROR, 10), (Severity.WARNING, 5)])
 def test_of_many_places_of_one_rule_the_first_are_shown_and_the_others_counted(
     severity: Severity, most: int
 ) -> None:
-    many = [replace(FINDING, severity=severity, span=Span("k.ptx", 100 + k, 1)) for k in range(14)]
+    many = [
+        replace(FINDING, severity=severity, span=Span("k.ptx", 100 + k, 1), other=Span("k.ptx", 200 + k, 1))
+        for k in range(14)
+    ]
     other = replace(FINDING, rule="TMEM-RACE")
     lines = plain(finding_lines([*many, other])).splitlines()
     heads = [line for line in lines if line.startswith("k.ptx:")]
@@ -87,6 +88,40 @@ def test_of_many_places_of_one_rule_the_first_are_shown_and_the_others_counted(
     rest = f"{severity}[MEM-RACE]: {14 - most} more places (all of them with --json or --sarif)"
     assert rest in lines
     assert lines.index(rest) < lines.index(heads[-1])
+
+
+def test_what_one_rule_says_of_one_place_stands_together() -> None:
+    at_one_place = [replace(FINDING, other=Span("k.ptx", 200 + k, 1)) for k in range(12)]
+    lines = plain(finding_lines([FINDING, *at_one_place], sources_of(PTX))).splitlines()
+    assert 1 == sum("error[MEM-RACE]" in line for line in lines)
+    said = "200, 201, 202, 203, 204, 205, 206, 207 and 4 more (all of them with --json or --sarif)"
+    assert f"  note: the same with lines {said}" in lines
+
+
+def test_what_one_party_does_to_many_places_stands_together() -> None:
+    places = [replace(FINDING, span=Span("k.ptx", 100 + k, 1)) for k in range(2)]
+    lines = plain(finding_lines([FINDING, *places], sources_of(PTX))).splitlines()
+    assert 1 == sum("error[MEM-RACE]" in line for line in lines)
+    assert "  note: the same at lines 100, 101" in lines
+
+
+def test_notes_of_one_rule_are_two_quiet_lines() -> None:
+    notes = [
+        replace(FINDING, severity=Severity.NOTE, span=Span("k.ptx", 100 + k, 1), count=3) for k in range(4)
+    ]
+    assert plain(finding_lines(notes, sources_of(PTX, CUDA))).splitlines() == [
+        "k.ptx:100:1: note[MEM-RACE]: warp 1 reads tile (4 bytes) while warp 0 may still write it (12 times)",
+        "  hint: put a barrier between them",
+    ]
+
+
+def test_prose_is_folded_at_120_columns_and_set_in() -> None:
+    message = "warp 1 reads " + "a place with a long name " * 8 + "too early"
+    lines = shown(replace(FINDING, message=message, note="", hint=message), PTX)
+    assert all(len(line) <= 120 for line in lines)
+    assert lines[1].startswith("    ")
+    whole = " ".join(line.strip() for line in lines)
+    assert 2 == whole.count(message)
 
 
 @pytest.mark.parametrize("column", [1, 60, 150, 290])

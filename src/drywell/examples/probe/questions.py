@@ -14,6 +14,7 @@ UNASKED = {
     "A23": "a miss is allowed at any time",
     "A24": "any moment is allowed",
     "A25": "no program can make sure that a CTA has not started",
+    "A40": "which of the two comes first is open on hardware",
     "P6": "a cache hint changes no value",
     "P7": "they are not hardware time by design",
     "P8": "the addresses are Drywell's own",

@@ -14,6 +14,7 @@ from drywell.base.events import BarrierChanged, CtaExited, CtaStarted, Event, St
 from drywell.observe.hazards.barriers import Barriers
 from drywell.observe.hazards.lives import ARRIVALS, Life, Touch
 from drywell.observe.hazards.order import Happens
+from drywell.observe.hazards.repairs import arriving
 from drywell.observe.hazards.report import Findings
 
 _BYTES = ("expect", "arrive.expect", "drop")
@@ -221,11 +222,14 @@ class Accounting:
             lanes=at.lanes,
             other=came[0].span if came else life.init.span,
             hint=hint,
-            edits=_expecting(said, bytes_came) if rule in _OF_BYTES else (),
+            edits=_edits(rule, said, bytes_came),
         )
 
 
-_OF_BYTES = ("PAIR-TX-MULTIPLIER", "EXPECT-TX-MISMATCH")
+def _edits(rule: str, said: Sequence[BarrierChanged], total: int) -> tuple[Edit, ...]:
+    if rule == "EXPECT-NO-ARRIVE" and all(e.what == "expect" for e in said):
+        return arriving(said[0].span)
+    return _expecting(said, total) if rule in ("PAIR-TX-MULTIPLIER", "EXPECT-TX-MISMATCH") else ()
 
 
 def _expecting(said: Sequence[BarrierChanged], total: int) -> tuple[Edit, ...]:

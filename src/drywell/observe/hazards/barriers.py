@@ -1,8 +1,9 @@
-"""Rules about the life and the phases of mbarriers: who may use one, and whether a waiter can miss a phase.
+"""Rules about the life and the phases of mbarriers: who may use one, and whether a waiter can miss a
+phase.
 
-A parity tells only the phase that is open from the one before it. So a phase must not end before everybody
-who waits for the phase before has seen that end; whether it can is read off the clocks, whatever happened in
-this run. Source: PTX ISA 9.7.13.15.
+A parity tells only the phase that is open from the one before it. So a phase must not end before
+everybody who waits for the phase before has seen that end; whether it can is read off the clocks,
+whatever happened in this run. Source: PTX ISA 9.7.13.15.
 """
 
 from __future__ import annotations
@@ -394,7 +395,6 @@ class Barriers:
             place=Place("shared", self.name(life), WORD_BYTES),
             **more,
         )
-
 
 
 def _phase(number: int) -> str:

@@ -8,6 +8,7 @@ from typing import Protocol
 from drywell.base.diagnostic import Finding
 from drywell.base.events import Event
 from drywell.observe.hazards.accounting import Accounting
+from drywell.observe.hazards.agents import Conflict
 from drywell.observe.hazards.allocation import AllocationRules
 from drywell.observe.hazards.barriers import Barriers
 from drywell.observe.hazards.declared import Declared, DeclaredLayouts
@@ -15,7 +16,7 @@ from drywell.observe.hazards.ends import Ends
 from drywell.observe.hazards.fresh_values import FreshValues
 from drywell.observe.hazards.layouts import LayoutRules
 from drywell.observe.hazards.lifetimes import Lifetimes
-from drywell.observe.hazards.order import Conflict, Happens
+from drywell.observe.hazards.order import Happens
 from drywell.observe.hazards.pairs import Name, name
 from drywell.observe.hazards.proxy_fences import ProxyFences
 from drywell.observe.hazards.report import Findings, party, place_of
@@ -39,8 +40,8 @@ class Checker:
     """Listens to a run at a level; `findings` are what it has to say.
 
     `name_of(space, home, address)` names a byte (`A+0x40`, `smem+0x400`), `index_of(cta)` gives a CTA's
-    (x, y, z). `early` are the parts that look at an event before the clocks take it in, `parts` those after. `declared` is what
-    the author says of Tensor Memory.
+    (x, y, z). `early` are the parts that look at an event before the clocks take it in, `parts` those
+    after. `declared` is what the author says of Tensor Memory.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Checker:
         self.ends = Ends(name_of)
         self.findings = Findings(level, name_of, index_of, self.ends)
         self.happens = Happens(self._conflict)
-        self.happens.wants_fences = level != "hw"
+        self.happens.judge.wants_fences = level != "hw"
         self.happens.counts_registers = level != "strict"
         barriers = Barriers(self.happens, self.findings)
         self.fences = ProxyFences(self.happens, self.findings)

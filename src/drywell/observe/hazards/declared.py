@@ -30,7 +30,8 @@ class Declared:
 
     @cached_property
     def elements(self) -> IntArray:
-        """Which element (its number in row-major order) lies in each cell, [lanes, columns]; -1 for none."""
+        """Which element (its number in row-major order) lies in each cell, [lanes, columns]; -1 for none.
+        """
         places, steps = evaluate(self.layout), replica_steps(self.layout)
         count = self.layout.size
         lane, col = (places.get(axis, np.zeros(count, np.int64)).reshape(-1) for axis in ("TLane", "TCol"))
@@ -90,8 +91,8 @@ class DeclaredLayouts:
         says = "no element" if found < 0 else f"element {_index(one, found)}"
         self.findings.report(
             "TMEM-LAYOUT",
-            f"tcgen05.{event.what} puts element ({row}, {col}) of D at tmem[lane {lane}, col {begin + at}], where"
-            f" '{one.name}' is declared to have {says}: {one.layout}",
+            f"tcgen05.{event.what} puts element ({row}, {col}) of D at tmem[lane {lane}, col {begin + at}],"
+            f" where '{one.name}' is declared to have {says}: {one.layout}",
             event.span,
             cta=event.agent.cta,
             warp=event.agent.warp,
@@ -106,8 +107,8 @@ def _index(one: Declared, flat: int) -> str:
 
 
 def _first_wrong(one: Declared, lanes: IntArray, cols: IntArray) -> tuple[int, ...] | None:
-    """Return (row, column, lane, declared column, declared element) of the first element that lies elsewhere
-    than declared; None when all agree: as a whole, or as a block inside a declared matrix.
+    """Return (row, column, lane, declared column, declared element) of the first element that lies
+    elsewhere than declared; None when all agree: as a whole, or as a block inside a declared matrix.
     """
     inside = (cols >= 0) & (cols < one.num_cols)
     here = np.where(inside, one.elements[lanes, np.clip(cols, 0, one.num_cols - 1)], -1)

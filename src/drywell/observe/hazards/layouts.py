@@ -16,7 +16,12 @@ from drywell.observe.hazards.report import Findings, party
 from drywell.observe.hazards.shadow import Shadow
 
 _NARROW_KINDS = ("f16", "f8f6f4", "i8")
-_READS = {"mma": "its descriptor", "cp": "its descriptor", "store": "its tensor map", "reduce": "its tensor map"}
+_READS = {
+    "mma": "its descriptor",
+    "cp": "its descriptor",
+    "store": "its tensor map",
+    "reduce": "its tensor map",
+}
 
 
 class LayoutRules:
@@ -25,7 +30,7 @@ class LayoutRules:
     def __init__(self, happens: Happens, findings: Findings) -> None:
         self.happens = happens
         self.findings = findings
-        happens.accessed.append(self._accessed)
+        happens.judge.accessed.append(self._accessed)
 
     def on(self, event: Event) -> None:
         """Everything is seen in the accesses."""
@@ -35,29 +40,30 @@ class LayoutRules:
 
     def _accessed(self, record: Record, where: Any, shadow: Shadow, event: Access) -> None:
         if record.space == "tmem" and not record.is_write:
-            self._viewed(record, where, shadow)
+            self._viewed(record, where, shadow, event)
             self._scaled(record, where, shadow, event)
         if record.is_write or not record.layout or record.space != "shared":
             return
         for number in np.unique(shadow.writer[where]).tolist():
-            earlier = self.happens.records[number]
+            earlier = self.happens.judge.records[number]
             if earlier.layout and earlier.layout != record.layout:
                 self._disagree(earlier, record)
 
-    def _viewed(self, record: Record, where: Any, shadow: Shadow) -> None:
-        """Report cells of 32 bits each that are read as halves: by a packed load, or as A of 16 bits or less.
+    def _viewed(self, record: Record, where: Any, shadow: Shadow, event: Access) -> None:
+        """Report cells of 32 bits each that are read as halves: by a packed load, or as A of 16 bits or
+        less.
         """
         if record.role == "ld" and record.work.element == "16b":
             how, hint = "takes the low halves of two cells for a register", "leave .pack::16b out"
         elif record.role == "mma" and record.work.kind in _NARROW_KINDS:
-            first = record.work.accumulator & 0xFFFF
-            where = where[(where % NUM_COLS < first) | (where % NUM_COLS >= first + record.work.shape[1])]
+            if int(event.addresses[0]) & 0xFFFF == record.work.accumulator & 0xFFFF:
+                return  # the old D
             how = f"takes as its A of kind::{record.work.kind}"
             hint = "convert the accumulator and store it packed, two elements or more in a cell, before that"
         else:
             return
         for number in np.unique(shadow.writer[where]).tolist():
-            earlier = self.happens.records[number]
+            earlier = self.happens.judge.records[number]
             if earlier.role == "mma" and earlier.work.element in ("f32", "s32"):
                 self._misread(earlier, record, how, hint)
 
@@ -88,7 +94,7 @@ class LayoutRules:
             has = [bool((written[q, :, k] != 0).all()) for q in range(4)]
             lacks = [bool((written[q, :, k] == 0).all()) for q in range(4)]
             if any(has) and any(lacks):
-                earlier = self.happens.records[int(written[has.index(True), 0, k])]
+                earlier = self.happens.judge.records[int(written[has.index(True), 0, k])]
                 self._no_replica(earlier, record, int(columns[k]), [q for q in range(4) if lacks[q]])
                 return
 
@@ -116,6 +122,6 @@ class LayoutRules:
             warp=later.agent.warp,
             lanes=later.lanes,
             other=earlier.span,
-            hint=f"give both the same mode: the map of line {earlier.span.line} or what line {later.span.line}"
-            " reads through",
+            hint=f"give both the same mode: the map of line {earlier.span.line} or what line"
+            f" {later.span.line} reads through",
         )

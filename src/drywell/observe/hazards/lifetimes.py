@@ -24,10 +24,11 @@ from drywell.base.events import (
     Sync,
 )
 from drywell.base.span import Span
+from drywell.observe.hazards.agents import Operation
 from drywell.observe.hazards.barriers import Barriers
 from drywell.observe.hazards.clock import LANES, NOTHING, Known, joined
 from drywell.observe.hazards.lives import Life, Touch
-from drywell.observe.hazards.order import Happens, Operation
+from drywell.observe.hazards.order import Happens
 from drywell.observe.hazards.repairs import CLUSTER_BARRIER, READ_WAIT, behind, meeting
 from drywell.observe.hazards.report import Findings
 
@@ -337,7 +338,9 @@ class Lifetimes:
         return life.components
 
     def _cta_exited(self, cta: int) -> None:
-        """Report what other CTAs did in a CTA's shared memory that it did not know to be over at its exit."""
+        """Report what other CTAs did in a CTA's shared memory that it did not know to be over at its
+        exit.
+        """
         life = self.ctas[cta]
         for touch in life.touched.values():
             if not touch.is_known(life.known):

@@ -7,8 +7,8 @@ from typing import Final
 
 from drywell.base.events import BarrierChanged, Sync
 from drywell.base.span import Span
+from drywell.observe.hazards.agents import WarpClocks
 from drywell.observe.hazards.clock import LANES, Known
-from drywell.observe.hazards.order import WarpClocks
 
 ALL_LANES: Final = tuple(range(LANES))
 ARRIVALS: Final = ("arrive", "arrive.expect", "drop")
@@ -38,8 +38,8 @@ class Touch:
 class Share:
     """One party's part in a phase: what it knew, and as which warp at what time it acted.
 
-    `known` is what edges carried to it, `executed` what must have been executed before: an operation that has
-    landed was issued, and so was all before its issue.
+    `known` is what edges carried to it, `executed` what must have been executed before: an operation that
+    has landed was issued, and so was all before its issue.
     """
 
     known: Known
@@ -58,15 +58,15 @@ class Share:
 
 @dataclass(slots=True, eq=False)
 class Life:
-    """An mbarrier from its init on. `fenced_at` is the time of the initialising warp from which its messages
-    tell of a fence behind the init (0: none).
+    """An mbarrier from its init on. `fenced_at` is the time of the initialising warp from which its
+    messages tell of a fence behind the init (0: none).
 
     Of the open phase: `entries` all that happened, `shares` its arrivals, `others` what else took part,
-    `expects` the expect_tx that no arrive has followed, `completes` the bytes that came. Of phases before:
-    `before` the arrivals of the last one, `ends` what each tells those who see its end, `passes` who saw it
-    first, by warp. By warp: `seen_by` the last phase it saw the end of, `arrived_in` the last it arrived in,
-    `uses` what it did last. `arrivers` are the CTAs that ever arrived, `is_fine_for` the lanes whose order
-    behind the init has been judged.
+    `expects` the expect_tx that no arrive has followed, `completes` the bytes that came. Of phases
+    before: `before` the arrivals of the last one, `ends` what each tells those who see its end, `passes`
+    who saw it first, by warp. By warp: `seen_by` the last phase it saw the end of, `arrived_in` the last
+    it arrived in, `uses` what it did last. `arrivers` are the CTAs that ever arrived, `is_fine_for` the
+    lanes whose order behind the init has been judged.
     """
 
     sync: Sync
@@ -100,14 +100,13 @@ class Life:
 
     @property
     def has_bytes_first(self) -> bool:
-        """Say whether the bytes of the open phase were counted, by threads, before an arrive of it: then the
-        phase cannot have ended without being told to expect them.
+        """Say whether the bytes of the open phase were counted, by threads, before an arrive of it: then
+        the phase cannot have ended without being told to expect them.
         """
         done = [(e, Touch(w, t, e.lanes, e.span)) for e, w, t in self.completes]
         shares = self.shares.values()
         return bool(done) and all(
-            not event.agent.operation and any(share.knows(touch) for share in shares)
-            for event, touch in done
+            not event.agent.operation and any(share.knows(touch) for share in shares) for event, touch in done
         )
 
     @property

@@ -11,8 +11,8 @@ Source: PTX ISA, memory consistency model (chapter 8) and 9.7.16.6 for tcgen05.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -26,153 +26,36 @@ from drywell.base.events import (
     Fenced,
     Issued,
     LanesExited,
-    Order,
     Passed,
-    Proxy,
     Retired,
     Sync,
     TmemAllocated,
-    Work,
 )
-from drywell.base.span import Span
 from drywell.layout.tmem import NUM_COLS, NUM_LANES
 from drywell.machine.windows import GLOBAL_BASE, OFFSET_MASK
-from drywell.observe.hazards.clock import EMPTY, FENCED, LANES, NOTHING, Clock, Known, joined
-from drywell.observe.hazards.orient import is_reversed
-from drywell.observe.hazards.record import NOBODY, Record
+from drywell.observe.hazards.agents import Conflict, Operation, Place, WarpClocks
+from drywell.observe.hazards.clock import EMPTY, LANES, NOTHING, Clock, Known, joined
+from drywell.observe.hazards.fences import FENCES, before
+from drywell.observe.hazards.judge import Judge
+from drywell.observe.hazards.record import Record
 from drywell.observe.hazards.shadow import WHOLE, Shadow
+from drywell.observe.hazards.words import Words
 
-Why = Literal["unordered", "proxy", "fence_after", "fence_before"]
-Place = tuple[str, int]
-PIPELINED = frozenset({("mma", "mma"), ("cp", "mma"), ("shift", "mma"), ("shift", "cp"), ("mma", "shift")})
-"""SPEC: pairs of tcgen05 operations that keep their order of issue. Source: PTX ISA 9.7.16.6.2."""
 _KEPT_USES = 4
 _PIPE_ROLES = ("mma", "cp", "shift")
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """Two accesses of `count` common places, the first of them `address` of CTA `home`, of which the
-    later does not know the earlier to be over; `why` says what is missing. `clock` is what the later one
-    knew.
-    """
-
-    earlier: Record
-    later: Record
-    why: Why
-    address: int
-    home: int
-    count: int
-    clock: Clock
-    earlier_lane: int = WHOLE
-    later_lane: int = WHOLE
-
-
-@dataclass(slots=True)
-class WarpClocks:
-    """What the lanes of one warp know. `base` is its component, `base + 1 + lane` that of a lane; `time`
-    counts what it has published. Per lane, `fences` and `near_fences` are what its last memory fence of a
-    scope beyond the CTA, and of any scope, lets strong writes after it publish; `pending` is what strong
-    reads have seen and the next fence takes in.
-    """
-
-    agent: Agent
-    base: int
-    live: set[int]
-    clocks: list[Clock] = field(default_factory=lambda: [EMPTY] * LANES)
-    time: int = 1
-    fences: list[Clock] = field(default_factory=lambda: [EMPTY] * LANES)
-    near_fences: list[Clock] = field(default_factory=lambda: [EMPTY] * LANES)
-    pending: list[Clock] = field(default_factory=lambda: [EMPTY] * LANES)
-    has_strong: bool = False
-
-    def own(self, lanes: tuple[int, ...]) -> Known:
-        """Return the components that say: what `lanes` have done up to now."""
-        if len(lanes) >= len(self.live):
-            return {self.base: self.time}
-        return {self.base + 1 + lane: self.time for lane in lanes}
-
-    def known(self, lanes: tuple[int, ...]) -> Clock:
-        """Return what `lanes` know together, without their own accesses."""
-        clock = self.clocks[lanes[0]] if lanes else EMPTY
-        for lane in lanes[1:]:
-            other = self.clocks[lane]
-            if other is not clock:
-                joint = clock.join(other)
-                clock = joint if joint.after is other.after else _with_after(joint, other.after)
-        return clock
-
-    def message(self, lanes: tuple[int, ...]) -> Clock:
-        """Return what `lanes` know, their own accesses among it."""
-        return self.known(lanes).knowing(self.own(lanes))
-
-    def fenced(self, lanes: tuple[int, ...]) -> Clock:
-        """Return what memory fences let `lanes` publish together."""
-        clock = EMPTY
-        for near in {id(self.near_fences[k]): self.near_fences[k] for k in lanes}.values():
-            clock = clock.join(near)
-        return clock
-
-    def change(self, lanes: tuple[int, ...], act: Callable[[Clock], Clock]) -> None:
-        """Replace the clocks of `lanes`; lanes that share one go on sharing."""
-        made: dict[int, Clock] = {}
-        for lane in lanes:
-            old = self.clocks[lane]
-            new = made.get(id(old))
-            if new is None:
-                new = made[id(old)] = act(old)
-            self.clocks[lane] = new
-
-
-def _with_after(clock: Clock, after: Known) -> Clock:
-    return Clock(
-        clock.seen,
-        clock.control,
-        clock.shared,
-        clock.global_,
-        clock.maps,
-        clock.before,
-        joined(clock.after, after),
-    )
-
-
-@dataclass(slots=True)
-class Operation:
-    """An asynchronous operation in flight or over: what its issuer knew, and its records by place."""
-
-    number: int
-    agent: Agent
-    lanes: tuple[int, ...]
-    warp: WarpClocks
-    time: int
-    unit: str
-    what: str
-    work: Work
-    clock: Clock
-    span: Span
-    carries: Clock = EMPTY
-    moment: int = 0
-    records: dict[tuple[Place, bool, str, Proxy], Record] = field(default_factory=dict)
-
-
 class Happens:
-    """An observer that orders events; each Conflict goes to `sink`.
+    """An observer that orders events; each Conflict goes to `sink`, through its `judge`.
 
-    `wants_fences` asks for the missing fences of tcgen05 too; with `counts_registers` reading a register of a
-    tcgen05.ld orders that load. Each of `accessed` is told of every checked access: its record, its places,
-    its shadow (for rules that look at what is in a place). `disputed` are the places in the program of all
-    conflicts so far, `followed` operations with those of other threads that are in line behind them, `moment`
-    counts events.
+    With `counts_registers` reading a register of a tcgen05.ld orders that load. `moment` counts events.
     """
 
     def __init__(self, sink: Callable[[Conflict], None]) -> None:
-        self.sink = sink
-        self.wants_fences = True
+        self.judge = Judge(sink)
         self.counts_registers = True
-        self.accessed: list[Callable[[Record, Any, Shadow, Access], None]] = []
         self.warps: dict[tuple[int, int], WarpClocks] = {}
         self.operations: dict[int, Operation] = {}
-        self.records: list[Record] = [NOBODY]
         self.shadows: dict[Place, Shadow] = {}
         self.sm_of: dict[int, int] = {}
         self._uses: dict[tuple[Sync, int], Clock] = {}
@@ -183,12 +66,9 @@ class Happens:
         self._components: dict[Any, int] = {}
         self._own: dict[int, set[int]] = {}
         self._free = 1
-        self._words: dict[tuple[Place, int], tuple[Clock, dict[int, Clock]]] = {}
+        self._words = Words()
         self._recent: dict[Any, Record] = {}
         self.moment = 0
-        self.disputed: set[Span] = set()
-        self.followed: dict[int, int] = {}
-        self._inherited: dict[int, Known] = {}
         self._acts: dict[type, Callable[[Any], None]] = {
             Access: self._access,
             Issued: self._issued,
@@ -394,7 +274,7 @@ class Happens:
         op = self.operations[event.agent.operation]
         if op.work.role == "commit":
             pipe = self.component(("pipe", op.warp.base, op.lanes[0], op.work.cta_group))
-            inherited = self._inherited.get(pipe, NOTHING)
+            inherited = self.judge.inherited.get(pipe, NOTHING)
             clock = op.carries.knowing(inherited)
             return replace(clock, before=joined(clock.before, inherited)) if inherited else clock
         if op.work.role == "arrive":
@@ -408,9 +288,9 @@ class Happens:
     def _fenced(self, event: Fenced) -> None:
         warp = self.warps[event.agent.cta, event.agent.warp]
         own = warp.own(event.lanes)
-        act = _FENCES.get(event.kind)
+        act = FENCES.get(event.kind)
         if event.kind == "tcgen05.before":
-            warp.change(event.lanes, lambda clock: _before(clock, joined(self._own_work(warp, clock), own)))
+            warp.change(event.lanes, lambda clock: before(clock, joined(self._own_work(warp, clock), own)))
         elif act is not None:
             warp.change(event.lanes, lambda clock: act(clock, joined(clock.seen, own), event.space))
         if event.kind == "memory":
@@ -453,17 +333,17 @@ class Happens:
         if event.agent.operation:
             op = self.operations[event.agent.operation]
             record = self._operation_record(op, event, place)
-            self._judge(record, op.clock, where, by, shadow, event)
+            self.judge.judge(record, op.clock, where, by, shadow, event)
             return
         warp = self.warps[event.agent.cta, event.agent.warp]
         record = self._thread_record(warp, event)
         if event.order.is_strong:
-            self._strong(warp, event, place, where, by)
+            self._words.touch(warp, event, place, where, by)
         for clock, part in self._by_clock(warp, by):
             if part is None:
-                self._judge(record, clock, where, by, shadow, event)
+                self.judge.judge(record, clock, where, by, shadow, event)
             else:
-                self._judge(record, clock, where[part], by[part], shadow, event)
+                self.judge.judge(record, clock, where[part], by[part], shadow, event)
 
     def _places(self, event: Access) -> tuple[Place, Any]:
         """Return which memory an access is to and the indices of its places there."""
@@ -503,7 +383,7 @@ class Happens:
             if len(self._recent) > 20_000:
                 self._recent.clear()
             record = self._recent[key] = Record(
-                len(self.records),
+                len(self.judge.records),
                 event.agent,
                 event.span,
                 event.space,
@@ -522,7 +402,7 @@ class Happens:
                 clock=warp.clocks[event.lanes[0] if event.lanes else min(warp.live, default=0)],
                 moment=self.moment,
             )
-            self.records.append(record)
+            self.judge.records.append(record)
         return record
 
     def _operation_record(self, op: Operation, event: Access, place: Place) -> Record:
@@ -531,7 +411,7 @@ class Happens:
         if record is None:
             component, value, is_by_lane = self._ends(op, event)
             record = op.records[key] = Record(
-                len(self.records),
+                len(self.judge.records),
                 event.agent,
                 event.span,
                 event.space,
@@ -553,219 +433,8 @@ class Happens:
                 clock=op.clock,
                 moment=op.moment,
             )
-            self.records.append(record)
+            self.judge.records.append(record)
         return record
-
-    def _judge(
-        self, record: Record, clock: Clock, where: Any, by: Any, shadow: Shadow, event: Access
-    ) -> None:
-        """Hold one access against what is in its places, and put it there."""
-        for look in self.accessed:
-            look(record, where, shadow, event)
-        writers = shadow.writer[where]
-        if record.is_write and record.replaced is None:
-            self._note_replaced(record, int(where[0]), shadow, clock)
-        if not (record.is_write and self._is_idle(event)):
-            self._hold(record, clock, where, by, writers, shadow.writer_lane[where])
-        if not record.is_write:
-            first = int(writers[0])
-            record.is_slot |= self.records[first].is_slot and bool((writers == first).all())
-            shadow.read(where, record.number, by, self._keep(record, clock, where, by, shadow))
-            return
-        readers = shadow.reader[where]
-        if readers.any():
-            self._hold(record, clock, where, by, readers, shadow.reader_lane[where])
-            for group in shadow.further_readers(where, by):
-                earlier = self.records[group.record]
-                if not self._is_fine(earlier, group.lane, record, group.by, clock):
-                    self._report(earlier, record, clock, group.first, group.num_places, group.lane, group.by)
-        shadow.wrote(where, record.number, by)
-
-    def _note_replaced(self, record: Record, where: int, shadow: Shadow, clock: Clock) -> None:
-        """Find the write whose value `record` replaces, and whether it knows of a read of that to be over;
-        what an mma only adds to is not replaced by it.
-        """
-        old, reader = self.records[int(shadow.writer[where])], int(shadow.reader[where])
-        if record.is_operation and self.records[reader].agent == record.agent:
-            record.replaced, record.is_settled = old.replaced, old.is_settled
-            return
-        record.replaced = old if old.number else None
-        readers = {reader, *(number for number, _ in shadow.sets[int(shadow.more[where])])} - {0}
-        record.is_settled = any(self.records[number].is_over_for(clock.seen) for number in readers)
-
-    @staticmethod
-    def _is_idle(event: Access) -> bool:
-        """Say whether threads write what is already there: several that store one value do not disturb
-        it.
-        """
-        return event.unchanged is not None and bool(event.unchanged.all()) and not event.agent.operation
-
-    def _hold(self, record: Record, clock: Clock, where: Any, by: Any, numbers: Any, lanes: Any) -> None:
-        """Report the parties that the access does not know to be over."""
-        first = int(numbers[0])
-        present = [first] if (numbers == first).all() else np.unique(numbers).tolist()
-        for number in present:
-            if number == 0:
-                continue
-            earlier = self.records[number]
-            is_lanes = earlier.warp == record.warp and earlier.is_threads and not record.is_operation
-            if not is_lanes and self._is_fine(earlier, WHOLE, record, WHOLE, clock):
-                continue
-            at = np.flatnonzero(numbers == number) if len(present) > 1 else np.arange(numbers.size)
-            if is_lanes and record.is_write and earlier.is_write and earlier.span == record.span:
-                continue  # all lanes store one value in one place
-            if is_lanes:
-                at = at[(lanes[at] != by[at]) & (lanes[at] != WHOLE) & (by[at] != WHOLE)]
-            pairs = np.unique(lanes[at].astype(np.int64) << 6 | by[at])
-            for pair in pairs.tolist():
-                lane, mine = pair >> 6, pair & 63
-                if self._is_fine(earlier, lane, record, mine, clock):
-                    continue
-                these = at[(lanes[at] == lane) & (by[at] == mine)]
-                self._report(earlier, record, clock, int(where[these[0]]), these.size, lane, mine)
-
-    def _is_fine(self, earlier: Record, lane: int, later: Record, by: int, clock: Clock) -> bool:
-        """Say whether `later` may do what it does after `earlier` (of `lane`): order, and proxies."""
-        if later.is_operation and earlier.agent == later.agent:
-            return True
-        if not (_is_own(earlier, lane, later, by) or earlier.is_over_for(clock.seen, lane)):
-            return self._is_excused(earlier, later, clock)
-        if later.space == "tmem" and self.wants_fences:
-            self._look_for_fences(earlier, later, clock)
-        if earlier.proxy == "generic" and later.proxy == "async":
-            carried = clock.shared if later.space == "shared" else clock.global_
-            is_exempt = earlier.is_slot or not (earlier.is_write or later.is_write)
-            return is_exempt or earlier.is_over_for(carried, lane)
-        if later.proxy == "tensormap" and earlier.proxy == "generic" and earlier.is_write:
-            return earlier.is_over_for(clock.acquired_maps, lane)
-        return True
-
-    def _look_for_fences(self, earlier: Record, later: Record, clock: Clock) -> None:
-        """Report a pair that is ordered, but not through the fences that the canonical patterns ask for."""
-        pair = (earlier.work.role, later.work.role)
-        is_pipelined = pair in PIPELINED
-        if earlier.warp == later.warp and (is_pipelined or pair[0] in ("ld", "st")):
-            return
-        reaches = earlier.is_issued_for if is_pipelined else earlier.is_over_for
-        if reaches(clock.after):
-            return
-        is_sent = reaches(clock.before)
-        if not is_sent:
-            self.sink(Conflict(earlier, later, "fence_before", 0, later.home, 0, clock))
-        if is_sent or not reaches(clock.fenced):
-            self.sink(Conflict(earlier, later, "fence_after", 0, later.home, 0, clock))
-
-    def _is_excused(self, earlier: Record, later: Record, clock: Clock) -> bool:
-        """Say whether an unordered pair is no conflict: both strong, or a pipelined pair of tcgen05."""
-        if earlier.order.is_strong and later.order.is_strong:
-            return True
-        pair = (earlier.work.role, later.work.role)
-        if pair in PIPELINED and earlier.work.cta_group == later.work.cta_group:
-            if not earlier.is_issued_for(clock.seen):
-                return False
-            if pair == ("mma", "mma") and not is_same_accumulator(earlier, later):
-                return False
-            if self.wants_fences:
-                self._look_for_fences(earlier, later, clock)
-            self._follow(earlier, later)
-            return True
-        is_reducing = earlier.work.role == later.work.role == "reduce" or (
-            earlier.is_atomic and later.work.role == "reduce"
-        )
-        return is_reducing and later.space == "global"
-
-    def _follow(self, earlier: Record, later: Record) -> None:
-        """Let commits behind `later` speak for `earlier` too, which another thread issued and which is over
-        first.
-        """
-        if earlier.component == later.component:
-            return
-        self.followed[earlier.agent.operation] = later.agent.operation
-        known = joined(earlier.clock.seen, {earlier.component: earlier.value})
-        self._inherited[later.component] = joined(self._inherited.get(later.component, NOTHING), known)
-
-    def _keep(self, record: Record, clock: Clock, where: Any, by: Any, shadow: Shadow) -> frozenset[int]:
-        """Return the readers that a read is not ordered behind, so that both must be remembered."""
-        out: set[int] = set()
-        for column in (shadow.reader[where],):
-            first = int(column[0])
-            for number in [first] if (column == first).all() else np.unique(column).tolist():
-                if (
-                    number
-                    and number != record.number
-                    and not self._covers(record, clock, self.records[number])
-                ):
-                    out.add(number)
-        more = shadow.more[where]
-        if more.any():
-            for number in np.unique(more).tolist():
-                out |= {r for r, _ in shadow.sets[number] if not self._covers(record, clock, self.records[r])}
-        if record.is_by_lane and record.number in set(np.unique(shadow.reader[where]).tolist()):
-            out.add(record.number)
-        return frozenset(out)
-
-    @staticmethod
-    def _covers(record: Record, clock: Clock, earlier: Record) -> bool:
-        """Say whether who is ordered behind `record` is behind `earlier` too, for every purpose."""
-        if earlier.proxy != record.proxy:
-            return False
-        if earlier.warp == record.warp and not earlier.is_operation and not record.is_operation:
-            return earlier.lanes == record.lanes
-        return earlier.is_over_for(clock.seen)
-
-    def _report(
-        self, earlier: Record, later: Record, clock: Clock, first: int, count: int, lane: int, by: int
-    ) -> None:
-        is_own = _is_own(earlier, lane, later, by)
-        why: Why = "proxy" if is_own or earlier.is_over_for(clock.seen, lane) else "unordered"
-        self.disputed |= {earlier.span, later.span}
-        if why == "unordered" and is_reversed(earlier, later, earlier.clock, clock, (lane, by)):
-            earlier, later, lane, by, clock = later, earlier, by, lane, earlier.clock
-        self.sink(Conflict(earlier, later, why, first, later.home, count, clock, lane, by))
-
-    # strong accesses
-
-    def _strong(self, warp: WarpClocks, event: Access, place: Place, where: Any, by: Any) -> None:
-        """Let a strong write publish what its lane has released, and a strong read take it in."""
-        warp.has_strong = True
-        step = event.size
-        for k, lane in enumerate(event.lanes):
-            key = (place, int(where[k * step]))
-            if event.is_write:
-                self._publish(warp, event, key, lane)
-            else:
-                self._take(warp, event.order, key, lane)
-        if event.is_write and event.order.sem in ("release", "acq_rel", "sc"):
-            warp.time += 1
-
-    def _publish(self, warp: WarpClocks, event: Access, key: tuple[Place, int], lane: int) -> None:
-        order = event.order
-        is_release = order.sem in ("release", "acq_rel", "sc")
-        if is_release:
-            message = warp.message((lane,))
-        else:
-            message = (warp.near_fences if order.scope == "cta" else warp.fences)[lane]
-        wide, near = self._words.get(key, (EMPTY, {}))
-        if not event.is_atomic:
-            wide, near = EMPTY, {}
-        if order.scope == "cta":
-            near = {**near, event.agent.cta: near.get(event.agent.cta, EMPTY).join(message)}
-        else:
-            wide = wide.join(message)
-        self._words[key] = (wide, near)
-
-    def _take(self, warp: WarpClocks, order: Order, key: tuple[Place, int], lane: int) -> None:
-        found = self._words.get(key)
-        if found is None:
-            return
-        wide, near = found
-        message = wide.join(near.get(warp.agent.cta, EMPTY))
-        if order.sem in ("acquire", "acq_rel", "sc"):
-            warp.clocks[lane] = warp.clocks[lane].join(message)
-        else:
-            warp.pending[lane] = warp.pending[lane].join(message)
-            sent = Clock(message.before, message.before, NOTHING, NOTHING, NOTHING, message.before)
-            warp.clocks[lane] = warp.clocks[lane].join(sent)
 
     # life of Tensor Memory
 
@@ -780,57 +449,8 @@ class Happens:
             shadow.clear(where)
 
 
-def _is_own(earlier: Record, lane: int, later: Record, by: int) -> bool:
-    """Say whether both are one thread's own accesses (or a whole warp's), in its program order."""
-    if earlier.warp != later.warp or not earlier.is_threads:
-        return False
-    return lane == by and (lane != WHOLE or not later.is_operation)
-
-
-def is_same_accumulator(earlier: Record, later: Record) -> bool:
-    """Say whether two mma have one accumulator, shape and kind, so that they keep their order."""
-    a, b = earlier.work, later.work
-    return (a.accumulator, a.shape[:2], a.kind) == (b.accumulator, b.shape[:2], b.kind)
-
-
 def _spread(first: Any, size: int) -> Any:
     """Return the indices of `size` places from each of `first`."""
     if size == 1:
         return first
     return (first[:, None] + np.arange(size)).reshape(-1)
-
-
-def _shared_fence(clock: Clock, known: Known, space: str) -> Clock:
-    shared = joined(clock.shared, known) if space in ("", "shared") else clock.shared
-    far = joined(clock.global_, known) if space in ("", "global") else clock.global_
-    return Clock(clock.seen, clock.control, shared, far, clock.maps, clock.before, clock.after)
-
-
-def _map_release(clock: Clock, known: Known, space: str) -> Clock:
-    maps = joined(clock.maps, known)
-    return Clock(clock.seen, clock.control, clock.shared, clock.global_, maps, clock.before, clock.after)
-
-
-def _map_acquire(clock: Clock, known: Known, space: str) -> Clock:
-    maps = joined(clock.maps, {-key: value for key, value in clock.maps.items() if key > 0})
-    return Clock(clock.seen, clock.control, clock.shared, clock.global_, maps, clock.before, clock.after)
-
-
-def _before(clock: Clock, known: Known) -> Clock:
-    """Send on what the thread itself has done, `known`; what others did they send on themselves."""
-    before = joined(clock.before, known)
-    return Clock(clock.seen, clock.control, clock.shared, clock.global_, clock.maps, before, clock.after)
-
-
-def _after(clock: Clock, known: Known, space: str) -> Clock:
-    after = joined(clock.after, clock.before)
-    after = joined(after, {FENCED + c: value for c, value in clock.seen.items() if c > 0})
-    return Clock(clock.seen, clock.control, clock.shared, clock.global_, clock.maps, clock.before, after)
-
-
-_FENCES: dict[str, Callable[[Clock, Known, str], Clock]] = {
-    "proxy.async": _shared_fence,
-    "tensormap.release": _map_release,
-    "tensormap.acquire": _map_acquire,
-    "tcgen05.after": _after,
-}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from drywell.base.diagnostic import Edit, Severity
 from drywell.observe.hazards import repairs
-from drywell.observe.hazards.order import Conflict, is_same_accumulator
+from drywell.observe.hazards.agents import Conflict, is_same_accumulator
 from drywell.observe.hazards.record import Record
 
 
@@ -72,7 +72,8 @@ def _proxy(conflict: Conflict) -> Name:
         return Name(
             "CPASYNC-TO-MMA",
             "cp.async writes through the generic proxy; its wait carries nothing over to the async proxy",
-            f"{at_wait}, the wait for the copies (or in the issuing thread right before line {later.span.line})",
+            f"{at_wait}, the wait for the copies (or in the issuing thread right before line"
+            f" {later.span.line})",
             edits=(at_wait, at_issue),
         )
     who = "the thread that wrote" if earlier.is_write else "the thread that read"
@@ -137,11 +138,21 @@ def _read_before_mma(conflict: Conflict) -> Name:
 
 
 def _overwrite_before_read(conflict: Conflict) -> Name:
-    wait = repairs.behind(conflict.earlier.span, repairs.WAIT_LD)
+    earlier, later = conflict.earlier, conflict.later
+    wait = repairs.behind(earlier.span, repairs.WAIT_LD)
+    arrive = f"the arrive that lets line {later.span.line} go on"
+    if not earlier.is_issued_for(conflict.clock.control):  # nobody has told the other party
+        hint = (
+            f"let line {later.span.line} wait for an arrive that the warp makes behind its tcgen05.wait::ld"
+        )
+    elif earlier.wait:
+        hint = f"{wait}, or move {arrive} behind line {earlier.wait.line}"
+    else:
+        hint = f"{wait}, before {arrive}"
     return Name(
         "TMEM-OVERWRITE-BEFORE-READ",
         "order is made by tcgen05.wait::ld, then an arrive, then a wait on that barrier",
-        f"{wait}, arrive after it, and wait for that before line {conflict.later.span.line}",
+        hint,
         edits=(wait,),
     )
 
@@ -257,6 +268,13 @@ def _memory(conflict: Conflict) -> Name:
 
 def _race(conflict: Conflict) -> Name:
     earlier, later = conflict.earlier, conflict.later
+    if _is_load(earlier) and _is_load(later):
+        return Name(
+            "MEM-RACE",
+            "nothing orders the two copies",
+            f"before line {later.span.line} wait until line {earlier.span.line} has landed (the mbarrier that"
+            " its bytes complete on) and its readers are done",
+        )
     is_guess = (earlier.is_atomic and not later.is_write) or (later.is_atomic and not earlier.is_write)
     is_guess = is_guess and not (earlier.is_operation or later.is_operation)
     is_in_step = earlier.warp == later.warp and not later.is_operation

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from drywell.base.diagnostic import Edit
 from drywell.base.events import Access, BarrierChanged, Event, Fenced, Retired
 from drywell.base.span import Span
+from drywell.observe.hazards.agents import Conflict
 from drywell.observe.hazards.clock import Known, joined
-from drywell.observe.hazards.order import Conflict, Happens
+from drywell.observe.hazards.order import Happens
 from drywell.observe.hazards.pairs import Name
 from drywell.observe.hazards.repairs import proxy_fence
 from drywell.observe.hazards.report import Findings
@@ -35,8 +36,8 @@ class Accesses:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """One execution of a fence: `covers_write` whether its warp had written since the one before, `last` the
-    moment of the warp's last access before it, `known` what its lanes knew and had done.
+    """One execution of a fence: `covers_write` whether its warp had written since the one before, `last`
+    the moment of the warp's last access before it, `known` what its lanes knew and had done.
     """
 
     moment: int

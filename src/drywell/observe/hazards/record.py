@@ -19,9 +19,9 @@ class Record:
     `warp` is the first component of the issuing warp and `time` its time at issue, so that one can tell
     whether somebody knows of the issue; `lanes` are who issued it. `unit`, `what` and `work` are those of
     an asynchronous operation. `retired_at` is the time of the warp at which each issuing lane had waited
-    for it, from when on it counts as the lane's own access (0: not, or not each). `clock` is what its party
-    knew, `moment` when it was issued, `replaced` the write whose value a write replaces; with `is_settled` it
-    knows of a read of that value that is over. `wait` is where its thread waited for it.
+    for it, from when on it counts as the lane's own access (0: not, or not each). `clock` is what its
+    party knew, `moment` when it was issued, `replaced` the write whose value a write replaces; with
+    `is_settled` it knows of a read of that value that is over. `wait` is where its thread waited for it.
     """
 
     number: int

@@ -52,3 +52,17 @@ def proxy_fence(space: str, span: Span) -> Edit:
 def releasing(span: Span) -> tuple[Edit, ...]:
     """Return the edits of which one makes an arrive a `.release.cluster`."""
     return tuple(Edit("replace", span, new, old) for old, new in _RELEASES)
+
+
+def arriving(span: Span) -> tuple[Edit, ...]:
+    """Return the edits of which one lets an expect_tx arrive too."""
+    return tuple(
+        Edit(
+            "replace",
+            span,
+            f"mbarrier.arrive.expect_tx{space}.b64 _,",
+            f"mbarrier.expect_tx{order}{space}.b64",
+        )
+        for order in (".relaxed.cta", ".relaxed.cluster")
+        for space in (".shared::cta", "")
+    )

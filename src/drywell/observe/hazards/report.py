@@ -10,12 +10,14 @@ from drywell.base.diagnostic import Edit, Finding, Party, Place, Severity
 from drywell.base.span import NOWHERE, Span
 from drywell.layout.tmem import NUM_COLS
 from drywell.machine.windows import GLOBAL_BASE
+from drywell.observe.hazards.agents import Conflict
 from drywell.observe.hazards.ends import Ends, Question
-from drywell.observe.hazards.order import Conflict
 from drywell.observe.hazards.record import Record
 from drywell.observe.hazards.rules import RULES, Level
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+_CAUSES = ("EXPECT-TX-MISMATCH", "EXPECT-TX-LATE", "PAIR-TX-MULTIPLIER", "COMMIT-GROUP-MISMATCH")
+"""Rules that stand before others of their severity: a wrong account makes waits end early, which races."""
 
 
 @dataclass(slots=True)
@@ -89,14 +91,14 @@ class Findings:
 
     @property
     def all(self) -> tuple[Finding, ...]:
-        """Return them, errors first, each kind in order of their first appearance; what only the end of the
-        run shows of the barriers that would have ordered a pair is in their notes.
+        """Return them, errors first, causes before their effects, else in order of their first appearance;
+        what only the end of the run shows of the barriers that would have ordered a pair is in their notes.
         """
         for key, question in self.questions.items():
             said = "\n".join(part for part in (self.found[key].note, self.ends.answer(question)) if part)
             self.found[key] = replace(self.found[key], note=said)
         self.questions.clear()
-        return tuple(sorted(self.found.values(), key=lambda f: _ORDER[f.severity]))
+        return tuple(sorted(self.found.values(), key=lambda f: (_ORDER[f.severity], f.rule not in _CAUSES)))
 
 
 def operation_of(record: Record) -> str:

@@ -1,5 +1,5 @@
-"""What lies in shared memory: bytes that nobody has written, padding that is read as data, and accesses that
-a completed copy was thought to publish.
+"""What lies in shared memory: bytes that nobody has written, padding that is read as data, and accesses
+that a completed copy was thought to publish.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from drywell.base.events import Access, Event, Issued, Performed
 from drywell.machine.windows import OFFSET_MASK
-from drywell.observe.hazards.order import Conflict, Happens
+from drywell.observe.hazards.agents import Conflict
+from drywell.observe.hazards.order import Happens
 from drywell.observe.hazards.pairs import Name
 from drywell.observe.hazards.record import Record
 from drywell.observe.hazards.repairs import meeting
@@ -32,7 +33,7 @@ class SharedMemoryRules:
         self._fresh: list[tuple[Record, partial[None]]] = []
         self._on_their_way: set[int] = set()
         self._said: set[tuple[Any, ...]] = set()
-        happens.accessed.append(self._accessed)
+        happens.judge.accessed.append(self._accessed)
 
     def on(self, event: Event) -> None:
         """Follow copies into shared memory that are on their way."""
@@ -48,7 +49,7 @@ class SharedMemoryRules:
         if self._on_their_way:
             return
         for record, say in self._fresh:
-            if record.span not in self.happens.disputed:
+            if record.span not in self.happens.judge.disputed:
                 say()
 
     def _accessed(self, record: Record, where: Any, shadow: Shadow, event: Access) -> None:
@@ -101,7 +102,7 @@ class SharedMemoryRules:
         self._fresh.append((record, say))
 
     def _read_padding(self, record: Record, event: Access, writer: int) -> None:
-        load = self.happens.records[writer]
+        load = self.happens.judge.records[writer]
         self.findings.report(
             "PAD-READ",
             f"{party(record)} reads as data the padding that {party(load, with_line=True)} leaves between"

@@ -26,8 +26,9 @@ from drywell.base.events import (
 )
 from drywell.base.span import Span
 from drywell.layout.tmem import NUM_COLS, NUM_LANES, PARTITION_LANES
+from drywell.observe.hazards.agents import Operation, WarpClocks
 from drywell.observe.hazards.clock import LANES, Clock
-from drywell.observe.hazards.order import Happens, Operation, WarpClocks
+from drywell.observe.hazards.order import Happens
 from drywell.observe.hazards.record import Record
 from drywell.observe.hazards.repairs import BARRIER, CLUSTER_BARRIER, WAIT_LD, WAIT_ST, behind, meeting
 from drywell.observe.hazards.report import Findings, party
@@ -76,7 +77,7 @@ class TensorMemoryRules:
         self._last_issued = 0
         self._steps: Counter[tuple[int, Span]] = Counter()
         happens.freed = self._freed
-        happens.accessed.append(self._accessed)
+        happens.judge.accessed.append(self._accessed)
 
     def on(self, event: Event) -> None:
         """Take note of one event."""
@@ -97,8 +98,8 @@ class TensorMemoryRules:
                 self._exited(event.cta)
 
     def finish(self) -> None:
-        """Report reads of fresh cells and accumulators that were freed unread, but for those that raced: they
-        have a name already, and what they find hangs on the schedule.
+        """Report reads of fresh cells and accumulators that were freed unread, but for those that raced:
+        they have a name already, and what they find hangs on the schedule.
         """
         scales = {key[1] for key in self.findings.found if key[0] == "SF-LAYOUT"}
         self._fresh = [(record, say) for record, say in self._fresh if record.span not in scales]
@@ -109,11 +110,12 @@ class TensorMemoryRules:
             if free.unread is not None and not free.is_early and free.event.span not in early
         ]
         for record, say in (*self._fresh, *unread):
-            if record.span not in self.happens.disputed:
+            if record.span not in self.happens.judge.disputed:
                 say(edits=self._first_step(record))
 
     def _first_step(self, record: Record) -> tuple[Edit, ...]:
-        """Return the edit that makes an mma the first of its accumulator, if no thread executes it twice."""
+        """Return the edit that makes an mma the first of its accumulator, if no thread executes it twice.
+        """
         if record.role != "mma" or record.is_write or self._steps[record.agent.cta, record.span] > 1:
             return ()
         return (Edit("operand", record.span, "0"),)
@@ -148,8 +150,8 @@ class TensorMemoryRules:
                 self._say_commit(
                     event,
                     "COMMIT-GROUP-MISMATCH",
-                    f"tcgen05.commit.cta_group::{group} tracks nothing: the thread's operations before it, such"
-                    f" as line {op.span.line}, have cta_group::{other_group}",
+                    f"tcgen05.commit.cta_group::{group} tracks nothing: the thread's operations before it,"
+                    f" such as line {op.span.line}, have cta_group::{other_group}",
                     Edit("replace", event.span, f".cta_group::{other_group}", f".cta_group::{group}"),
                 )
                 return
@@ -205,14 +207,14 @@ class TensorMemoryRules:
 
     def _is_followed(self, op: Operation) -> bool:
         """Say whether an operation of another thread, in line behind `op`, has been committed."""
-        number = self.happens.followed.get(op.number)
+        number = self.happens.judge.followed.get(op.number)
         while number is not None:
             behind = self.happens.operations[number]
             agent, work = behind.agent, behind.work
             pipe = (agent.cta, agent.warp, behind.lanes[0], work.cta_group)
             if self._committed.get(pipe, 0) >= number:
                 return True
-            number = self.happens.followed.get(number)
+            number = self.happens.judge.followed.get(number)
         return False
 
     # registers of loads
@@ -257,7 +259,7 @@ class TensorMemoryRules:
         if event.cta_group == 2 and not self._knows_peer(agent.cta, self.happens.warp_of(agent)):
             self.findings.report(
                 "PAIR-ALLOC-NO-RENDEZVOUS",
-                "tcgen05.alloc.cta_group::2 without a cluster barrier before it: the peer CTA may not run yet",
+                "tcgen05.alloc.cta_group::2 has no cluster barrier before it: the peer CTA may not run yet",
                 event.span,
                 cta=agent.cta,
                 warp=agent.warp,
@@ -293,8 +295,8 @@ class TensorMemoryRules:
         if owner is not None and owner[0] != event.agent.warp:
             self.findings.report(
                 "FREE-BY-OTHER-WARP",
-                f"warp {event.agent.warp} frees columns that warp {owner[0]} allocated (line {owner[1].line}); the"
-                " manual wants one warp to do both",
+                f"warp {event.agent.warp} frees columns that warp {owner[0]} allocated (line {owner[1].line});"
+                " the manual wants one warp to do both",
                 event.span,
                 cta=event.agent.cta,
                 warp=event.agent.warp,
@@ -321,13 +323,13 @@ class TensorMemoryRules:
         early = False
         for column in (shadow.writer, shadow.reader):
             for number in np.unique(column[where]).tolist():
-                record = self.happens.records[number]
+                record = self.happens.judge.records[number]
                 if number and not record.is_over_for(clock.seen):
                     early = True
                     self._say_not_done(event, record, rule)
         for number in np.unique(shadow.more[where]).tolist():
             for reader, _ in shadow.sets[number]:
-                record = self.happens.records[reader]
+                record = self.happens.judge.records[reader]
                 if not record.is_over_for(clock.seen):
                     early = True
                     self._say_not_done(event, record, rule)
@@ -339,6 +341,12 @@ class TensorMemoryRules:
         whose = "the peer's half of " if is_pair else ""
         meet = meeting(event.span, CLUSTER_BARRIER if is_pair else BARRIER)
         waits = {"ld": (behind(record.span, WAIT_LD),), "st": (behind(record.span, WAIT_ST),)}
+        own = waits.get(record.role, ())
+        is_alone = (record.agent.cta, record.agent.warp) == (event.agent.cta, event.agent.warp)
+        hint = f"{own[0]}, before the dealloc" if own and is_alone else _MEET_FIRST
+        if own and not is_alone:
+            wait = own[0].text.removesuffix(".sync.aligned")
+            hint = f"let the two warps meet at a barrier before line {event.span.line}, behind {wait}"
         self.findings.report(
             rule,
             f"{whose}columns {event.column} to {event.column + event.num_cols - 1} are freed while"
@@ -347,8 +355,8 @@ class TensorMemoryRules:
             cta=event.agent.cta,
             warp=event.agent.warp,
             other=record.span,
-            hint=_MEET_FIRST,
-            edits=(*waits.get(record.role, ()), meet),
+            hint=hint,
+            edits=(*own, meet),
         )
 
     def _missed(self, event: ColumnsMissing) -> None:
@@ -385,7 +393,7 @@ class TensorMemoryRules:
         """
         shape = (NUM_LANES, event.num_cols)
         writers = shadow.writer[where].reshape(shape)
-        mma = [n for n in np.unique(writers).tolist() if self.happens.records[n].role == "mma"]
+        mma = [n for n in np.unique(writers).tolist() if self.happens.judge.records[n].role == "mma"]
         if not mma:
             return None
         is_result = np.isin(writers, mma)
@@ -402,7 +410,7 @@ class TensorMemoryRules:
         else:
             what = f"lanes {parts[0] * PARTITION_LANES} to {parts[0] * PARTITION_LANES + PARTITION_LANES - 1}"
             place = (parts[0] * PARTITION_LANES, int(np.flatnonzero(lost[parts[0]].any(0))[0]))
-        record = self.happens.records[int(writers[place])]
+        record = self.happens.judge.records[int(writers[place])]
         say = partial(
             self.findings.report,
             "TMEM-NEVER-READ",

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from drywell.base.diagnostic import Edit
 from drywell.base.events import Agent, Arrived, BarrierChanged, Event, Order
 from drywell.base.span import Span
-from drywell.observe.hazards.order import Conflict, Happens
+from drywell.observe.hazards.agents import Conflict
+from drywell.observe.hazards.order import Happens
 from drywell.observe.hazards.repairs import releasing
 
 _ARRIVALS = ("arrive", "arrive.expect", "drop")
