@@ -164,7 +164,8 @@ def page(table: list[Row], signed: dict[tuple[str, str], str], took_s: float, co
         "leave the original's buffers and a second reader, who had not seen the checker, says why",
         "(tests/mutation/equivalents.tsv).",
         "",
-        f"**{found} of {counted} mutants that differ from their kernel are found ({100 * found / counted:.1f} %).**",
+        f"**{found} of {counted} mutants that differ from their kernel are found"
+        f" ({100 * found / counted:.1f} %).**",
         "",
         "| kernel | " + " | ".join(outcomes) + " | equivalent |",
         "|---" + "|---:" * (len(outcomes) + 1) + "|",

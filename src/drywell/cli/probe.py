@@ -40,7 +40,7 @@ def probe(answers: Path | None, is_list: bool, captures: Path | None, is_json: b
         from drywell.examples.probe.questions import questions
 
         for question in questions():
-            click.echo(f"{question.name:<14} {question.switch or '-':<24} {question.title}")
+            click.echo(f"{question.name:<19} {question.switch or '-':<24} {question.title}")
         return 0
     from drywell.examples.probe.generate import script
 

@@ -4,7 +4,7 @@ and which arithmetic nobody needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -101,13 +101,29 @@ class Numbered:
                 items.append(item)
         return replace(self.module, items=tuple(items))
 
-    def idle(self, program: Program, gone: frozenset[int]) -> frozenset[int]:
-        """Return the numbers of arithmetic whose results nothing reads, what only it reads among it."""
-        at = {
+    def touching(self, program: Program, gone: frozenset[int]) -> list[frozenset[int]]:
+        """Return, for each variable, the numbers of all instructions that work on it: an mbarrier goes with
+        its waits and arrivals or not at all.
+        """
+        at = self._places(gone)
+        out = []
+        for function in program.functions.values():
+            code = [one for one in function.code if isinstance(one, ops.Bound)]
+            for name in sorted({name for one in code for name in symbols(one.sources)}):
+                reached = _reached(code, name)
+                out.append(frozenset(at[one.span.line, one.span.col] for one in reached))
+        return sorted(out, key=len)
+
+    def _places(self, gone: frozenset[int]) -> dict[tuple[int, int], int]:
+        return {
             (what.span.line, what.span.col): number
             for number, what in self.statements()
             if isinstance(what, Instruction) and number not in gone
         }
+
+    def idle(self, program: Program, gone: frozenset[int]) -> frozenset[int]:
+        """Return the numbers of arithmetic whose results nothing reads, what only it reads among it."""
+        at = self._places(gone)
         found: set[int] = set()
         for function in program.functions.values():
             code = [one for one in function.code if isinstance(one, ops.Bound)]
@@ -115,6 +131,30 @@ class Numbered:
                 found |= {at[place] for place in idle}
                 code = [one for one in code if (one.span.line, one.span.col) not in idle]
         return frozenset(found)
+
+
+def _reached(code: Sequence[ops.Bound], name: str) -> list[ops.Bound]:
+    """Return the instructions that name a variable, or use an address computed from its own."""
+    found: list[ops.Bound] = []
+    made: set[int] = set()
+    taken: set[int] = set()
+    is_new = True
+    while is_new:
+        is_new = False
+        for one in code:
+            if id(one) in taken or not (registers(one.sources) & made or name in symbols(one.sources)):
+                continue
+            found.append(one)
+            taken.add(id(one))
+            is_new = True
+            if one.declaration.unit in _ARITHMETIC:
+                made |= registers(one.destinations)
+    return found
+
+
+def symbols(operand: object) -> set[str]:
+    """Return the names of the variables in an operand, or in a tuple of them."""
+    return {leaf.name for leaf in ops.leaves(operand) if isinstance(leaf, ops.Symbol)}  # type: ignore[arg-type]
 
 
 def _unread(code: list[ops.Bound]) -> list[ops.Bound]:

@@ -29,8 +29,8 @@ from drywell.ptx import parse_module, print_module
 _MISMATCH = "OUTPUT-MISMATCH"
 _WARP = 32
 _ALL_WORDS = 99
-_FIRST_STRETCHES, _AGAIN = 8, 3
-"""How many stretches a text is tried in at first; how long they are when single statements had their turn."""
+_FIRST_STRETCHES = 8
+"""How many stretches a text is tried in at first."""
 Key = tuple[str, int, int]
 
 
@@ -124,35 +124,43 @@ class Reduction:
             self.shape = smaller
 
     def shrink_text(self) -> None:
-        """Leave statements out: all of one kind, then long stretches, then shorter ones, from the end of the
-        text on, until no single one can go.
+        """Leave statements out until none can go: all of one kind, all that work on one variable, then long
+        stretches and shorter ones, from the end of the text on.
         """
-        for num_words in (1, _ALL_WORDS):
-            for group in self.tree.alike(num_words):
-                self._leave(group)
-            self._sweep()
-        size = max(len(self._left()) // _FIRST_STRETCHES, 1)
-        while size:
-            self._sweep()
-            has_shrunk = self._leave_out(size)
-            size = size // 2 if size > 1 else _AGAIN if has_shrunk else 0
+        before = None
+        while before != self.gone:
+            before = self.gone
+            for num_words in (1, _ALL_WORDS):
+                for group in self.tree.alike(num_words):
+                    self._leave(group)
+                self._sweep()
+            self._leave_variables()
+            size = max(len(self._left()) // _FIRST_STRETCHES, 1)
+            while size:
+                self._leave_out(size)
+                self._sweep()
+                size //= 2
 
     def _left(self) -> list[int]:
         return [number for number in self.tree.removable() if number not in self.gone]
 
-    def _leave_out(self, size: int) -> bool:
+    def _leave_out(self, size: int) -> None:
         left = self._left()
-        has_shrunk = False
         for end in range(len(left), 0, -size):
-            has_shrunk |= self._leave(frozenset(left[max(end - size, 0) : end]))
-        return has_shrunk
+            self._leave(frozenset(left[max(end - size, 0) : end]))
 
-    def _leave(self, more: frozenset[int]) -> bool:
+    def _leave_variables(self) -> None:
+        """Leave out all that works on one variable, then on another: a barrier goes as a whole or stays."""
+        program = self._program(self.gone)
+        assert program is not None
+        for group in self.tree.touching(program, self.gone):
+            self._leave(group)
+
+    def _leave(self, more: frozenset[int]) -> None:
+        """Leave more out if the finding stays."""
         without = self.gone | more
-        if without == self.gone or not self._holds(without, self.shape):
-            return False
-        self.gone = without
-        return True
+        if without != self.gone and self._holds(without, self.shape):
+            self.gone = without
 
     def _sweep(self) -> None:
         """Leave out the arithmetic that nothing needs any more."""

@@ -78,7 +78,13 @@ def test_an_interrupt_ends_a_run_with_130_and_no_traceback(folder: Path) -> None
     (folder / "triple.ptx").unlink()
     os.mkfifo(folder / "triple.ptx")
     command = [sys.executable, "-c", RUN, "run", str(folder / "triple.toml")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
+    ) as process:
         (folder / "triple.ptx").write_text(text)  # returns when the module has been read
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -137,7 +137,7 @@ def test_labels_go_with_the_last_branch_to_them_and_blocks_with_their_last_state
 def test_a_hazard_in_a_real_kernel_comes_down_to_a_screenful(tmp_path: Path) -> None:
     for name in ("tmem_roundtrip_racy.toml", "tmem_roundtrip_racy.ptx"):
         shutil.copy(CORPUS / "tirx" / name, tmp_path)
-    done = reduce_launch(tmp_path / "tmem_roundtrip_racy.toml", seconds=100)
+    done = reduce_launch(tmp_path / "tmem_roundtrip_racy.toml", seconds=1000)
     assert done.is_done and done.num_before > 450 and done.num_after < 40
     after = attempt(tmp_path / "tmem_roundtrip_racy.toml", done.text, check="ptx")
     assert done.finding.rule in {finding.rule for finding in after.findings}
@@ -148,7 +148,7 @@ def test_a_dropped_fence_in_a_real_kernel_comes_down_to_the_write_and_the_copy(t
     *_, broken = (m for m in all_mutants(path) if m.kind == "drop" and "fence.proxy.async" in m.before)
     (tmp_path / path.name).write_text(path.read_text())
     (tmp_path / path.with_suffix(".ptx").name).write_text(broken.text)
-    done = reduce_launch(tmp_path / path.name, "PROXY-FENCE-MISSING", seconds=100)
+    done = reduce_launch(tmp_path / path.name, "PROXY-FENCE-MISSING", max_runs=250, seconds=1000)
     assert done.num_before > 390 and done.num_after < 100
     after = attempt(tmp_path / path.name, done.text, check="ptx", max_instructions=10**5)
     assert {f.rule for f in after.findings} >= {"PROXY-FENCE-MISSING"}

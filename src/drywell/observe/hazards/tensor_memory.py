@@ -295,8 +295,8 @@ class TensorMemoryRules:
         if owner is not None and owner[0] != event.agent.warp:
             self.findings.report(
                 "FREE-BY-OTHER-WARP",
-                f"warp {event.agent.warp} frees columns that warp {owner[0]} allocated (line {owner[1].line});"
-                " the manual wants one warp to do both",
+                f"warp {event.agent.warp} frees columns that warp {owner[0]} has allocated"
+                f" (line {owner[1].line}); the manual wants one warp to do both",
                 event.span,
                 cta=event.agent.cta,
                 warp=event.agent.warp,
