@@ -146,7 +146,9 @@ def score(table: Iterable[Row], signed: dict[tuple[str, str], str]) -> tuple[int
     return sum(r.is_found for r in counted), len(counted)
 
 
-def page(table: list[Row], signed: dict[tuple[str, str], str], took_s: float, command: str) -> str:
+def page(
+    table: list[Row], signed: dict[tuple[str, str], str], took_s: float, command: str, seeds: int
+) -> str:
     """Write the result down as Markdown."""
     outcomes = ["found", "fault", "deadlock", "budget", "wrong numbers", "changed", "survives", "refused"]
     found, counted = score(table, signed)
@@ -160,9 +162,9 @@ def page(table: list[Row], signed: dict[tuple[str, str], str], took_s: float, co
         "eager, lazy and two seeds. *found*: a rule of order, layout or lifetime names it; *fault*,",
         "*deadlock*, *budget*: the run is stopped with its reason; *wrong numbers*: OUTPUT-MISMATCH",
         "alone; *changed*: another result that the launch file does not judge; *refused*: the edited text",
-        "is no legal PTX. A survivor is *equivalent* when 200 seeds, eager and lazy with poisoned memory",
-        "leave the original's buffers and a second reader, who had not seen the checker, says why",
-        "(tests/mutation/equivalents.tsv).",
+        f"is no legal PTX. A survivor is *equivalent* when {seeds} seeds, eager and lazy with poisoned",
+        "memory leave the original's buffers and a second reader, who had not seen the checker, says why",
+        "(tests/mutation/equivalents.tsv); until somebody has, it counts as missed.",
         "",
         f"**{found} of {counted} mutants that differ from their kernel are found"
         f" ({100 * found / counted:.1f} %).**",
@@ -198,7 +200,8 @@ def main() -> int:
     if not given.only_page:
         write(run(given.per_kernel, given.seed, given.workers, given.seeds))
     command = f"python -m mutation.campaign --per-kernel {given.per_kernel} --seed {given.seed}"
-    text = page(rows(), equivalents(), time.perf_counter() - began, command)
+    command += f" --seeds {given.seeds}"
+    text = page(rows(), equivalents(), time.perf_counter() - began, command, given.seeds)
     PAGE.write_text(text, encoding="utf-8")
     print(text)
     return 0
