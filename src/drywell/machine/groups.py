@@ -48,13 +48,6 @@ class LaneGroups:
             self._forget(lane, len(waited))
         return tuple(ops)
 
-    def outstanding(self, mask: Mask, allowed: int, is_read: bool = False) -> tuple[AsyncOp, ...]:
-        """Return those of `awaited` that are not finished; with `is_read` one is once its sources are
-        read.
-        """
-        ops = self.awaited(mask, allowed)
-        return tuple(op for op in ops if not (op.is_read if is_read else op.done))
-
     def prior(self, lane: int) -> tuple[AsyncOp, ...]:
         """Return every unfinished operation of `lane`, committed or not (`cp.async.mbarrier.arrive`)."""
         ops = [op for group in self._groups[lane] for op in group] + self._open[lane]
