@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 WORKERS ?= 2
 
-.PHONY: demo test lint examples campaign-numerics campaign-mutation trust clean
+.PHONY: demo test lint bench validate fuzz agreement examples campaign-numerics campaign-mutation trust clean
 
 # runs a warp-specialised Blackwell GEMM on this CPU, checks its numbers and shows its Tensor Memory
 demo: $(VENV)/.run-ready
@@ -36,6 +36,24 @@ trust: $(VENV)/.test-ready
 # measures the words of tests/oracle/hardware/captures anew; needs an NVIDIA GPU (sm_90 or later)
 hardware: $(VENV)/.test-ready
 	PYTHONPATH=tests $(BIN)/python -m oracle.hardware.record $(FAMILIES)
+
+# measures speed and memory line by line and writes benchmarks/RESULTS.md; takes half an hour, wants idle cores
+bench: $(VENV)/.run-ready
+	$(BIN)/python benchmarks/bench.py $(BENCH)
+
+# fits the FITTED numbers of b200.toml anew, scores the predictions and writes docs/validation.md; takes seconds
+validate: $(VENV)/.test-ready
+	PYTHONPATH=tests nice -n 10 $(BIN)/python -m validation.fit
+	PYTHONPATH=tests nice -n 10 $(BIN)/python -m validation.report
+
+# runs 10,000 programs made from the declarations on both engines and compares; takes hours, FUZZ="--count 300" minutes
+FUZZ ?= --count 10000
+fuzz: $(VENV)/.test-ready
+	PYTHONPATH=tests nice -n 10 $(BIN)/python -m fuzz.run --workers $(WORKERS) $(FUZZ)
+
+# runs every kernel of the corpus and every program of tests/ptx/run on both engines, in every way; takes minutes
+agreement: $(VENV)/.test-ready
+	PYTHONPATH=tests nice -n 10 $(BIN)/python -m fuzz.agreement
 
 # breaks six kernels, twenty ways each, and writes what told of it to docs/campaigns/mutation.md; takes half an hour
 campaign-mutation: $(VENV)/.test-ready

@@ -25,27 +25,34 @@ if TYPE_CHECKING:
     )
     from drywell.base.span import Source, Span
     from drywell.host.arguments import packed
-    from drywell.host.launch import Kernel, Module, Result, launch, load
+    from drywell.host.launch import launch
     from drywell.host.launch_file import LaunchFile, read_launch_file
+    from drywell.host.module import Kernel, Module, load
+    from drywell.host.result import Result
     from drywell.host.tensor_maps import tensor_map
     from drywell.host.why import why
     from drywell.observe.provenance import Why
+    from drywell.plan.gemm import Prediction, predict
+    from drywell.plan.gemm_config import GemmConfig
     from drywell.report.explain import Explanation, explain
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "load": "host.launch",
+    "load": "host.module",
     "launch": "host.launch",
-    "Module": "host.launch",
-    "Kernel": "host.launch",
-    "Result": "host.launch",
+    "Module": "host.module",
+    "Kernel": "host.module",
+    "Result": "host.result",
     "tensor_map": "host.tensor_maps",
     "packed": "host.arguments",
     "read_launch_file": "host.launch_file",
     "LaunchFile": "host.launch_file",
     "why": "host.why",
     "Why": "observe.provenance",
+    "predict": "plan.gemm",
+    "Prediction": "plan.gemm",
+    "GemmConfig": "plan.gemm_config",
     "explain": "report.explain",
     "Explanation": "report.explain",
     "Diagnostic": "base.diagnostic",
@@ -69,11 +76,13 @@ __all__ = [
     "DrywellError",
     "Explanation",
     "Finding",
+    "GemmConfig",
     "Kernel",
     "KernelFault",
     "LaunchError",
     "LaunchFile",
     "Module",
+    "Prediction",
     "PtxError",
     "Result",
     "Severity",
@@ -86,6 +95,7 @@ __all__ = [
     "launch",
     "load",
     "packed",
+    "predict",
     "read_launch_file",
     "tensor_map",
     "why",

@@ -11,14 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drywell.base.dtypes import TYPES
-from drywell.engine.jit import compile_region, context_of
-from drywell.engine.llvm_region import Status, region_at
+from drywell.base.options import DEFAULT
+from drywell.engine.compiled_code import compiled_code
+from drywell.engine.compiled_layout import no_form
+from drywell.engine.compiled_run import Native
+from drywell.engine.scheduler import Scheduler
 from drywell.engine.threaded import PASSED, compile_executable
 from drywell.isa.declare import Op
 from drywell.machine.lanes import FULL
-from drywell.machine.outcome import Jump
 from drywell.machine.warp import Warp
-from unit.engine.both_engines import linked, machine
+from unit.engine.both_engines import Machine, linked, machine
 from unit.engine.lane_cases import (
     Case,
     cases_of,
@@ -135,7 +137,7 @@ def _text(cases: list[Case], is_loop: bool, seed: int) -> str:
 
 def _filled(warp: Warp, names: tuple[str, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
-    for name, view in zip(names, warp.values, strict=True):
+    for name, view in zip(names, warp.values.all(), strict=True):
         if name not in KEPT:
             bits = 1 if view.dtype == np.bool_ else view.dtype.itemsize * 8
             view[...] = mixture(rng, bits, (32,))
@@ -144,16 +146,24 @@ def _filled(warp: Warp, names: tuple[str, ...], seed: int) -> None:
                 view[some] = rng.choice(np.array(edges(bits), np.uint64), int(some.sum())).astype(view.dtype)
 
 
-def _interpret(steps: list[Any], warp: Warp, start: int, stop: int) -> None:
-    pc = start
+def _run(m: Machine, seed: int, is_compiled: bool) -> tuple[Warp, list[int]]:
+    """Run what is behind the prologue with filled registers; return the warp and what it executed."""
+    threaded = compile_executable(m.executable, m.addresses)
+    native = None
+    if is_compiled:
+        native = Native(compiled_code(m.executable, m.addresses, no_form, (), False, True), threaded, m.grid)
+    scheduler = Scheduler(threaded, m.grid, DEFAULT, tuple, native)
+    scheduler._admit()
+    (state,) = scheduler.states
+    warp = state.warp
+    warp.mask = FULL
     with np.errstate(all="ignore"):
-        while pc < stop:
-            held = steps[pc](warp)
-            if held is None or held is PASSED:
-                pc += 1
-            else:
-                assert isinstance(held.outcome, Jump)
-                pc = int(held.outcome.targets)
+        for step in threaded.steps[:PROLOGUE]:
+            assert step(warp) in (None, PASSED)
+        _filled(warp, m.executable.register_names, seed)
+        state.splits[0].pc = PROLOGUE
+        scheduler.run()
+    return warp, scheduler.counts(state).tolist()
 
 
 @settings(max_examples=40)
@@ -169,20 +179,12 @@ def test_a_program_of_lane_instructions_leaves_equal_registers_and_memory(
     executable = linked(text)
     data = {"data": np.random.default_rng(seed).integers(0, 256, 32 * BYTES_PER_LANE, np.uint8)}
     first, second = machine(executable, data), machine(executable, data)
-    steps = compile_executable(executable, first.addresses).steps
-    region = region_at(executable.functions[0], PROLOGUE)
-    assert region is not None and region.is_loop == is_loop
-    compiled = compile_region(region, executable, second.addresses)
-    left, right = (m.grid.admit()[0].warps[0] for m in (first, second))
-    left.mask = right.mask = FULL
-    for warp in (left, right):
-        _interpret(steps, warp, 0, PROLOGUE)
-        _filled(warp, executable.register_names, seed)
-    _interpret(steps, left, PROLOGUE, region.stop)
-    assert Status.DONE is compiled.run_warp(right, context_of(right))
+    left, interpreted = _run(first, seed, is_compiled=False)
+    right, compiled = _run(second, seed, is_compiled=True)
+    assert interpreted == compiled, text
     differing = [
         n
-        for n, x, y in zip(executable.register_names, left.values, right.values, strict=True)
+        for n, x, y in zip(executable.register_names, left.values.all(), right.values.all(), strict=True)
         if x.tobytes() != y.tobytes()
     ]
     assert [] == differing, text

@@ -1,5 +1,5 @@
 """Real kernels of several compilers, run through their launch files: what they compute equals NumPy,
-whatever the schedule.
+whatever the schedule, and the checker has nothing against them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from drywell.base.diagnostic import Severity
 from drywell.host.launch_file import read_launch_file
 
 KERNELS = (
@@ -71,12 +72,17 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "seed 2": {"seed": 2},
     "seed 3": {"seed": 3},
 }
+CHECKED = ("eager", "lazy")
+"""A verdict holds for every schedule that takes the same branches: two extremes are enough here."""
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_kernel_computes_what_its_launch_file_expects(kernel: str, schedule: str, corpus: Path) -> None:
-    result, comparisons = read_launch_file(corpus / f"{kernel}.toml").run(**SCHEDULES[schedule])
-    assert result.verdict == "unchecked"
+    check = "ptx" if schedule in CHECKED else "off"
+    launch_file = read_launch_file(corpus / f"{kernel}.toml")
+    result, comparisons = launch_file.run(check=check, **SCHEDULES[schedule])
+    assert result.verdict == ("clean" if schedule in CHECKED else "unchecked")
+    assert [f for f in result.findings if f.severity is not Severity.NOTE] == []
     assert comparisons
     assert [str(c) for c in comparisons if c.num_wrong] == []

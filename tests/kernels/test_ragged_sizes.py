@@ -30,6 +30,6 @@ RAGGED = {
 @pytest.mark.parametrize("kernel", RAGGED)
 def test_a_ragged_size_is_computed_right(kernel: str, schedule: str, corpus: Path, tmp_path: Path) -> None:
     launch_file = variant(corpus / f"{kernel}.toml", tmp_path, *RAGGED[kernel])
-    _, comparisons = launch_file.run(**SCHEDULES[schedule])
+    _, comparisons = launch_file.run(check="off", **SCHEDULES[schedule])
     assert comparisons
     assert [str(c) for c in comparisons if c.num_wrong] == []

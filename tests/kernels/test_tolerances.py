@@ -17,7 +17,7 @@ F32_WORK = 2.0**-14  # exponents of up to 16 that carry 2^-20 of absolute error,
 def test_softmax_is_within_one_rounding_to_f16(corpus: Path) -> None:
     launch_file = read_launch_file(corpus / "triton/row_softmax.toml")
     x = launch_file.as_float64("x")
-    launch_file.run()
+    launch_file.run(check="off")
     weights = np.exp(x - x.max(1, keepdims=True))
     expected = weights / weights.sum(1, keepdims=True)
     bound = (F16 + F32_WORK) * expected + F16_TINY
@@ -29,7 +29,7 @@ def test_attention_is_within_the_roundings_of_p_and_o(kernel: str, corpus: Path)
     """Each p is rounded to f16 before P V, the output once more: so F16 of sum p|v| / l, and F16 of |O|."""
     launch_file = read_launch_file(corpus / f"triton/{kernel}.toml")
     q, k, v = (launch_file.as_float64(name).reshape(2, 256, 128) for name in "QKV")
-    launch_file.run()
+    launch_file.run(check="off")
     scores = q @ k.transpose(0, 2, 1) * 128.0**-0.5
     if kernel.endswith("causal"):
         scores = np.where(np.tril(np.ones((256, 256), bool)), scores, -np.inf)

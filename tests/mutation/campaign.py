@@ -3,8 +3,9 @@
     python -m mutation.campaign [--per-kernel 20] [--seed 1] [--workers 2] [--seeds 200]
 
 writes `fates.tsv` beside this file and docs/campaigns/mutation.md. A mutant that nothing told of is run
-under `--seeds` schedules more, with poisoned memory; when each leaves the original's buffers, and a second
-reader has said in `equivalents.tsv` why it is the same kernel, it does not count.
+under `--seeds` schedules more, with poisoned memory, unless the table says that it was; when each leaves the
+original's buffers, and a second reader has said in `equivalents.tsv` why it is the same kernel, it does not
+count.
 """
 
 from __future__ import annotations
@@ -46,13 +47,19 @@ KERNELS = {
     "tc_scaled_copy_nvfp4": ROOT / "tests/corpus/gluon/tc_scaled_copy_nvfp4.toml",
     "flash_fwd_ws": ROOT / "tests/corpus/triton/flash_fwd_ws.toml",
 }
-PER_KERNEL, SEED = 20, 1
-FIELDS = ("kernel", "number", "line", "kind", "edit", "outcome", "rules", "schedule", "same_under_seeds")
+PER_KERNEL, SEED, SEEDS = 20, 1, 200
+FIELDS = ("kernel", "number", "line", "kind", "edit", "outcome", "rules", "schedule", "same_seeds")
+
+_NUMBERS = ("number", "line", "same_seeds")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One mutant and what became of it, as `fates.tsv` has it; `same_under_seeds` is '' when not asked."""
+    """One mutant and what became of it, as `fates.tsv` has it.
+
+    `same_seeds` says under how many seeds a survivor left the original's buffers, -1 that one did not; 0
+    when it was not asked.
+    """
 
     kernel: str
     number: int
@@ -62,12 +69,17 @@ class Row:
     outcome: str
     rules: str
     schedule: str
-    same_under_seeds: str
+    same_seeds: int
 
     @property
     def is_found(self) -> bool:
         """Say whether something told the author."""
         return self.outcome in KILLED
+
+    @property
+    def is_same(self) -> bool:
+        """Say whether it left the original's buffers under every seed of a whole campaign."""
+        return self.same_seeds >= SEEDS
 
     @property
     def key(self) -> tuple[str, str]:
@@ -84,7 +96,7 @@ def rows() -> list[Row]:
     """Return the committed table."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         return [
-            Row(**{**row, "number": int(row["number"]), "line": int(row["line"])})  # type: ignore[arg-type]
+            Row(**{**row, **{name: int(row[name]) for name in _NUMBERS}})  # type: ignore[arg-type]
             for row in csv.DictReader(file, delimiter="\t")
         ]
 
@@ -95,39 +107,39 @@ def equivalents() -> dict[tuple[str, str], str]:
         return {(r["kernel"], r["edit"]): r["why"] for r in csv.DictReader(file, delimiter="\t")}
 
 
-def _settle(base: Original, seeds: int, mutant: Mutant) -> tuple[Fate, str]:
+def _settle(base: Original, seeds: int, asked: dict[str, int], mutant: Mutant) -> tuple[Fate, int]:
+    """Return what became of a mutant, and what `Row.same_seeds` says; `asked` is that of edits looked at
+    before.
+    """
     found = fate(base, mutant)
-    same = ""
-    if found.outcome not in (*KILLED, "refused"):
-        same = "yes" if is_equivalent(base, mutant, seeds) else "no"
-    return found, same
+    if found.outcome in (*KILLED, "refused"):
+        return found, 0
+    before = asked.get(mutant.title, 0)
+    if before < 0 or before >= seeds:
+        return found, before
+    return found, seeds if is_equivalent(base, mutant, seeds) else -1
 
 
 def run(per_kernel: int, seed: int, workers: int, seeds: int) -> list[Row]:
     """Run the samples of all kernels."""
     out: list[Row] = []
+    before = rows()
     for kernel, path in KERNELS.items():
         base, sample = original(path), chosen(kernel, per_kernel, seed)
+        asked = {row.edit: row.same_seeds for row in before if row.kernel == kernel}
         with ProcessPoolExecutor(workers) as pool:
-            for found, same in pool.map(partial(_settle, base, seeds), sample):
-                mutant = found.mutant
-                rules = " ".join(found.rules)
-                line, title = mutant.span.line, mutant.title
-                out.append(
-                    Row(
-                        kernel,
-                        mutant.number,
-                        line,
-                        mutant.kind,
-                        title,
-                        found.outcome,
-                        rules,
-                        found.schedule,
-                        same,
-                    )
-                )
+            out += [
+                _row(kernel, found, same)
+                for found, same in pool.map(partial(_settle, base, seeds, asked), sample)
+            ]
         print(kernel, dict(Counter(r.outcome for r in out if r.kernel == kernel)), flush=True)
     return out
+
+
+def _row(kernel: str, found: Fate, same: int) -> Row:
+    mutant, rules = found.mutant, " ".join(found.rules)
+    said = (found.outcome, rules, found.schedule, same)
+    return Row(kernel, mutant.number, mutant.span.line, mutant.kind, mutant.title, *said)
 
 
 def write(table: Iterable[Row]) -> None:
@@ -140,9 +152,7 @@ def write(table: Iterable[Row]) -> None:
 
 def score(table: Iterable[Row], signed: dict[tuple[str, str], str]) -> tuple[int, int]:
     """Return (found, all that count): refused ones and signed equivalents do not."""
-    counted = [
-        r for r in table if r.outcome != "refused" and not (r.same_under_seeds == "yes" and r.key in signed)
-    ]
+    counted = [r for r in table if r.outcome != "refused" and not (r.is_same and r.key in signed)]
     return sum(r.is_found for r in counted), len(counted)
 
 
@@ -164,7 +174,7 @@ def page(
         "alone; *changed*: another result that the launch file does not judge; *refused*: the edited text",
         f"is no legal PTX. A survivor is *equivalent* when {seeds} seeds, eager and lazy with poisoned",
         "memory leave the original's buffers and a second reader, who had not seen the checker, says why",
-        "(tests/mutation/equivalents.tsv); until somebody has, it counts as missed.",
+        "(tests/mutation/equivalents.tsv); all others count as missed.",
         "",
         f"**{found} of {counted} mutants that differ from their kernel are found"
         f" ({100 * found / counted:.1f} %).**",
@@ -175,13 +185,13 @@ def page(
     for kernel in KERNELS:
         mine = [r for r in table if r.kernel == kernel]
         counts = Counter(r.outcome for r in mine)
-        same = sum(r.key in signed and r.same_under_seeds == "yes" for r in mine)
+        same = sum(r.key in signed and r.is_same for r in mine)
         lines.append(f"| {kernel} | " + " | ".join(str(counts[o]) for o in outcomes) + f" | {same} |")
     lines += ["", "## What was not found", "", "| kernel | edit | outcome | why |", "|---|---|---|---|"]
     for row in table:
         if not row.is_found and row.outcome != "refused":
             why = signed.get(row.key, "")
-            same = f"{row.outcome}, same under all seeds" if row.same_under_seeds == "yes" else row.outcome
+            same = f"{row.outcome}, same under {row.same_seeds} seeds" if row.same_seeds > 0 else row.outcome
             edit = row.edit.replace("|", "\\|")
             lines.append(f"| {row.kernel} | {edit} | {same} | {why} |")
     return "\n".join([*lines, ""])
@@ -193,7 +203,7 @@ def main() -> int:
     parser.add_argument("--per-kernel", type=int, default=PER_KERNEL)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--only-page", action="store_true", help="write the page anew from the table")
     given = parser.parse_args()
     began = time.perf_counter()

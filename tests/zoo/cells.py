@@ -188,6 +188,7 @@ def run(scene: Scene, issue: str, commit: str | None = None, every_warp: str = "
         cluster=scene.num_ctas,
         dynamic_smem=scene.picture.shape[1],
         args=[scene.picture, scene.before, scene.words, after],
+        check="off",
         **options,
     )
     return after

@@ -75,7 +75,7 @@ def run(
         statements[number] = statements[number].replace(old, new)
     filled = re.sub(r"\{(\d+)\}", lambda m: statements[int(m[1])], body)
     text = _TEXT.format(body=filled, directives=directives, tm=tm)
-    return launch(load(text)["k"], args=arrays, **options)
+    return launch(load(text)["k"], args=arrays, check="off", **options)
 
 
 def drawn(form: Form, *shape: int) -> Words:

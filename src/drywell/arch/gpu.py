@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from drywell.base.errors import LaunchError
+from drywell.base.record import record
 
 Tag = Literal["SPEC", "MEASURED", "ASSUMED"]
 
@@ -17,7 +17,7 @@ _FOLDER = Path(__file__).parent
 _TARGETS = "targets"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fact:
     """One number of a GPU and how far it can be trusted."""
 
@@ -31,7 +31,7 @@ class Fact:
         return f"{self.name} = {self.value} {self.unit} [{self.tag}] {self.source}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Target:
     """What a PTX `.target` means here: does it run, which modelled GPUs load it for real, and why."""
 
@@ -42,7 +42,7 @@ class Target:
     timing: Tag = "ASSUMED"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gpu:
     """The numbers of one GPU, in the unit each name ends in; `facts` gives each one's unit, tag and source.
 
@@ -105,10 +105,10 @@ def load(name: str) -> Gpu:
     """
     if name not in names():
         raise LaunchError(f"there is no GPU '{name}'\n  hint: choose one of {', '.join(names())}")
-    table = _read(name)
+    table = read(name)
     numbers: dict[str, Any] = {}
     if "based_on" in table:
-        numbers |= _read(table["based_on"])["numbers"]
+        numbers |= read(table["based_on"])["numbers"]
     numbers |= table["numbers"]
     facts = tuple(Fact(key, **entry) for key, entry in numbers.items())
     return Gpu(
@@ -133,10 +133,10 @@ def target(name: str) -> Target:
 @cache
 def _targets() -> tuple[Target, ...]:
     """Read the rules of targets.toml, in their order."""
-    rules = _read(_TARGETS)["targets"]
+    rules = read(_TARGETS)["targets"]
     return tuple(Target(**{**rule, "native_on": tuple(rule.get("native_on", ()))}) for rule in rules)
 
 
-def _read(stem: str) -> dict[str, Any]:
+def read(stem: str) -> dict[str, Any]:
     """Parse one TOML file of this folder."""
     return tomllib.loads((_FOLDER / f"{stem}.toml").read_text(encoding="utf-8"))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from drywell.base.record import record
 from drywell.base.span import Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WarpActivity:
     """What one warp did: warp instructions per unit, and where it did its asynchronous and waiting work.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from drywell.base.record import record
 from drywell.base.span import NOWHERE, Source, Span
 
 
@@ -17,7 +17,7 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diagnostic:
     """One thing wrong with a text or an argument; `at` is the short remark printed under the caret."""
 
@@ -50,7 +50,7 @@ class Diagnostic:
         return self.render()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """The memory that a finding is about: `name` is its first byte or cell (`A+0x40`, `tmem[lane 0, col
     64]`), `count` how many of them: cells of Tensor Memory, bytes elsewhere.
@@ -68,7 +68,7 @@ class Place:
         return f"{self.name} ({self.count:,} bytes)"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Party:
     """Who did something: `what` is the operation ("tcgen05.mma.kind::f16 128x128x16"), or "" for a
     thread's own access; `cta` is (x, y, z), `lanes` are lane ids.
@@ -97,7 +97,7 @@ _WORDS: dict[EditKind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Edit:
     """One change of a PTX text, at the instruction of `span`; printed, it is the words of a hint.
 
@@ -121,12 +121,24 @@ class Edit:
         return _WORDS[self.kind].format(text=self.text, line=self.span.line, old=self.old, to=to)
 
 
-@dataclass(frozen=True, slots=True)
+@record
+class Cause:
+    """What another finding follows from: the rule and the place of the finding that leads."""
+
+    rule: str
+    span: Span
+
+    def __str__(self) -> str:
+        return f"{self.rule} at line {self.span.line}"
+
+
+@record
 class Finding:
     """One judgement about a run. `cta` is (x, y, z); `lanes` are lane ids; `other` is where the other party
     stands in the text and `other_party` who it is; `place` the common memory; `note` says, a line each, what
     would have made it right and how far that got; `count` folds repeats. `edits` are changes of the text that
-    may repair it, each by itself, the likeliest first.
+    may repair it, each by itself, the likeliest first. With a `cause` it says of an operation what that
+    finding says first: one repair does for both.
     """
 
     rule: str
@@ -144,3 +156,4 @@ class Finding:
     place: Place | None = None
     note: str = ""
     edits: tuple[Edit, ...] = ()
+    cause: Cause | None = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from drywell.base.record import record
 
 Kind = Literal["bits", "unsigned", "signed", "float", "pred"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PtxType:
     """A PTX fundamental or packed type: `b32`, `s64`, `f16x2`, `pred`. `lanes` > 1 for packed types, `bits`
     is the whole register.
@@ -59,13 +60,9 @@ def _types() -> dict[str, PtxType]:
         ("e2m1x4", 16, 4),
     ):
         table[name] = PtxType(name, "float", bits, lanes)
-    for name, kind, lanes in (
-        ("u16x2", "unsigned", 2),
-        ("s16x2", "signed", 2),
-        ("u8x4", "unsigned", 4),
-        ("s8x4", "signed", 4),
-    ):
-        table[name] = PtxType(name, kind, 32, lanes)  # type: ignore[arg-type]
+    for width, lanes in ((16, 2), (8, 4)):
+        table[f"u{width}x{lanes}"] = PtxType(f"u{width}x{lanes}", "unsigned", 32, lanes)
+        table[f"s{width}x{lanes}"] = PtxType(f"s{width}x{lanes}", "signed", 32, lanes)
     return table
 
 

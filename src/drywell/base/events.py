@@ -5,9 +5,9 @@ The machine builds an event only when somebody listens; with no observer a run p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+from drywell.base.record import record
 from drywell.base.span import Span
 
 Space = Literal["global", "shared", "local", "param", "const", "tmem"]
@@ -46,7 +46,7 @@ RELEASE = Order("release", "cta")
 ACQUIRE = Order("acquire", "cta")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Agent:
     """Who acts: a warp of a CTA, and, for an asynchronous operation, that operation's number (0 for the
     warp itself).
@@ -67,7 +67,7 @@ class Sync(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Work:
     """What an asynchronous operation is: what it does and how its end is seen.
 
@@ -91,7 +91,7 @@ class Work:
 NO_WORK = Work()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Access:
     """One read or write of memory. `addresses` (integers, an array or a tuple) are first bytes (or taddr
     words), each of `size` bytes (cells for tmem); `lanes` are who, one for each address, or empty.
@@ -121,7 +121,7 @@ class Access:
     pad: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TmemAllocated:
     """Columns [column, column + num_cols) of an SM's TMEM were given to (or, when `is_free`, back by) a
     CTA.
@@ -136,7 +136,7 @@ class TmemAllocated:
     cta_group: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ColumnsMissing:
     """The columns [column, column + num_cols) that an access names are not its CTA's: the last event of a run
     that ends in that fault.
@@ -149,7 +149,7 @@ class ColumnsMissing:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TmemAwaited:
     """An allocation of `num_cols` columns has to wait: for the CTA `permit`, which has the SM's allocation
     permit (-1: it is free), or for columns that the CTAs `holders` have.
@@ -163,7 +163,7 @@ class TmemAwaited:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Relinquished:
     """A CTA gave up its right to allocate."""
 
@@ -171,7 +171,7 @@ class Relinquished:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Remarked:
     """The machine does as hardware does with what the manual forbids by `rule`; `detail` and `hint` say it
     in words, `other` is the second place in the program, where there is one.
@@ -185,7 +185,7 @@ class Remarked:
     other: Span | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Issued:
     """An asynchronous operation was issued by `lanes`; `unit` is tma, tensor, tmem_ld, tmem_st, bulk,
     cp_async or clc.
@@ -199,7 +199,7 @@ class Issued:
     work: Work = NO_WORK
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Performed:
     """An asynchronous operation took effect (its last stage ran)."""
 
@@ -209,7 +209,7 @@ class Performed:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BarrierChanged:
     """An mbarrier of CTA `home` moved, at window offset `offset`: pending and tx are after the change,
     `phase` counts completed phases, `round` is the phase that the change belongs to.
@@ -233,7 +233,7 @@ class BarrierChanged:
     order: Order = WEAK
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arrived:
     """Lanes came to `sync`, in its use number `round`."""
 
@@ -245,7 +245,7 @@ class Arrived:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Passed:
     """Lanes were let through by `sync`: its use number `round` is over (for an mbarrier, that phase)."""
 
@@ -257,7 +257,7 @@ class Passed:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stuck:
     """Nobody can go on, and lanes still wait for the end of phase `round` of mbarrier `sync`, or, where
     that is of kind tmem, for columns, of kind registers for these, of kind poll in a loop, for nothing in
@@ -271,7 +271,7 @@ class Stuck:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fenced:
     """Lanes executed a fence; `space` limits a proxy fence (`global` or `shared`, '' for all)."""
 
@@ -284,7 +284,7 @@ class Fenced:
     address: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Retired:
     """Lanes have seen the end of their own operations `operations` (numbers): by waiting for them, or,
     with `is_register`, by reading a register that one wrote. With `is_read` only that the sources have
@@ -299,7 +299,7 @@ class Retired:
     is_register: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RegisterOverwritten:
     """A destination register of load `operation`, not yet waited for, was written by another instruction."""
 
@@ -309,7 +309,7 @@ class RegisterOverwritten:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FreshRead:
     """Lanes are about to execute an instruction that reads what `load` brought into their registers from
     cells of TMEM that nobody had written since they were allocated; with `halves`, that reads so many whole
@@ -323,7 +323,7 @@ class FreshRead:
     halves: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RegistersMoved:
     """A warp has `count` registers per lane from now on."""
 
@@ -332,7 +332,7 @@ class RegistersMoved:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CtaStarted:
     """A CTA became resident on an SM, as `rank` of the cluster whose first CTA is `cluster`."""
 
@@ -345,7 +345,7 @@ class CtaStarted:
     num_threads: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LanesExited:
     """Lanes of a warp ended."""
 
@@ -354,7 +354,7 @@ class LanesExited:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CtaExited:
     """The last lane of a CTA ended."""
 

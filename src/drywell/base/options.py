@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from drywell.base.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Options:
     """How to run. `schedule` is eager, lazy or seeded (with `seed`); `sms` = None models as many SMs as the
-    grid needs.
+    grid needs; `workers` are the processes that may share the work, None as many as are worth it.
 
     The switches after `max_instructions` are the open hardware questions of DEVIATIONS.md, each with its
     default.
@@ -19,7 +20,9 @@ class Options:
     schedule: Literal["eager", "lazy", "seeded"] = "eager"
     seed: int = 0
     sms: int | None = None
+    workers: int | None = None
     numerics: Literal["exact", "fast"] = "exact"
+    engine: Literal["auto", "jit", "interpreter"] = "auto"
     max_instructions: int = 10**9
     tmem_lane_window: Literal["error", "local"] = "local"
     tmem_fresh: Literal["poison", "zero"] = "poison"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from drywell.base.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """A text and the name it goes by in messages (`gemm.ptx`, or `<string>`)."""
 
@@ -18,7 +18,7 @@ class Source:
         return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Span:
     """A stretch of one line: `line` and `col` count from 1, `length` is in characters (at least 1).
 

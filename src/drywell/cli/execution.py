@@ -16,8 +16,8 @@ from drywell.base.errors import DeadlockError, DrywellError, KernelFault, PtxErr
 from drywell.cli.refusal import message_of, refuse, verdict_of
 from drywell.cli.run import LATER
 from drywell.host.comparison import Comparison
-from drywell.host.launch import Result
 from drywell.host.launch_file import LaunchFile, read_launch_file
+from drywell.host.result import Result
 from drywell.host.sources import paths_beside, sources_beside
 from drywell.report.document import EXIT_CODES, document, encode
 from drywell.report.handovers import handover_table, role_table
@@ -125,6 +125,8 @@ class _Conclusion:
             "check": options["check"],
             "instructions": result.executed,
             "warps": len(result.activity),
+            "workers": result.workers,
+            "alone": result.alone if options.get("workers") else "",
             "seconds": round(seconds, 3),
             "printed": result.printed,
             "comparisons": tuple(comparisons),

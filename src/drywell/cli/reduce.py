@@ -71,6 +71,8 @@ def _report(done: Reduced, text: Path, launch: Path, is_json: bool) -> None:
             "rule": done.finding.rule,
             "lines_before": done.num_before,
             "lines_after": done.num_after,
+            "statements_before": done.statements[0],
+            "statements_after": done.statements[1],
             "runs": done.runs,
             "is_done": done.is_done,
             "module": str(text),
@@ -79,7 +81,9 @@ def _report(done: Reduced, text: Path, launch: Path, is_json: bool) -> None:
         click.echo(msgspec.json.encode(found).decode())
         return
     shape = "x".join(map(str, done.shape.grid))
-    click.echo(f"{done.finding.rule}: {done.num_before:,} lines -> {done.num_after:,}, grid {shape}")
+    before, after = done.statements
+    lines = f"{done.num_before:,} lines -> {done.num_after:,}"
+    click.echo(f"{done.finding.rule}: {lines}, {before:,} statements -> {after:,}, grid {shape}")
     if not done.is_done:
         click.echo("the budget ended before the last statement was tried: give more --seconds or --max-runs")
     click.echo(f"{done.runs:,} runs; written {text} and {launch}")

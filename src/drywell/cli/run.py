@@ -20,7 +20,7 @@ _OPTIONS: tuple[Callable[[_Command], _Command], ...] = (
         type=click.Choice(["auto", "interpreter", "jit"]),
         default="auto",
         show_default=True,
-        help="What executes it; so far auto means the interpreter.",
+        help="What executes it: auto compiles what is executed often, jit all; the results are the same.",
     ),
     click.option(
         "--numerics",
@@ -83,9 +83,17 @@ def _options(command: _Command) -> _Command:
 @click.option(
     "--check",
     type=click.Choice(["off", "hw", "ptx", "strict"]),
-    default="off",
+    default="ptx",
     show_default=True,
-    help="Look for hazards: what hardware is known to punish, what PTX promises, the manual to the letter.",
+    help="The hazards looked for: none, what hardware is known to punish, what breaks PTX's promises, or "
+    "what departs from the manual's letter.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=None,
+    metavar="N",
+    help="Processes that may share the clusters (default: the cores, for a large grid); with --check off.",
 )
 @click.option("--perfetto", metavar="FILE", default=None, hidden=True)
 @click.option("--html", metavar="FILE", default=None, hidden=True)

@@ -11,11 +11,14 @@ import numpy as np
 
 from drywell.base.errors import KernelFault, UnsupportedError
 from drywell.base.events import RegisterOverwritten, Retired
+from drywell.engine.compiled_code import NEVER
+from drywell.engine.compiled_layout import GOES_ON, JUMPED
+from drywell.engine.compiled_run import Native
 from drywell.engine.splits import JUMPS_BEFORE_YIELD, Frame, Mask, Split, WarpState
 from drywell.engine.threaded import ALIGNED, CLOCK, PASSED, Held, Threaded
 from drywell.engine.unwritten import follow_unwritten, keep_unwritten
 from drywell.isa.system import EXTERNS
-from drywell.machine.lanes import FULL, lane_list
+from drywell.machine.lanes import FULL, LANES, lane_list
 from drywell.machine.outcome import Call, Deferred, Exit, Jump, Return, Wait, WaitReason
 from drywell.machine.queue import AsyncOp, locate
 
@@ -27,10 +30,11 @@ class Interpreter:
     """Executes splits.
 
     `drain`, when set, performs asynchronous operations as soon as they are issued (the eager schedule).
-    `executed` counts instructions; the grid's clock runs with it.
+    `executed` counts instructions; the grid's clock runs with it. `native` is the compiled code, if there
+    is any: it goes on instruction by instruction as a split here does, to where it cannot.
     """
 
-    def __init__(self, threaded: Threaded, grid: Any) -> None:
+    def __init__(self, threaded: Threaded, grid: Any, native: Native | None = None) -> None:
         self.threaded = threaded
         self.grid = grid
         self.executed = 0
@@ -38,13 +42,17 @@ class Interpreter:
         self.patience = JUMPS_BEFORE_YIELD
         self.clocks = threaded.clocks
         self.clock_at_end = 0
+        self.native = native
+        self._cold = [NEVER] * len(threaded.steps)
+        self._everywhere = [True] * len(threaded.steps)
+        self.turn_ends = self._everywhere
 
     # ---------------------------------------------------------------- turns
-    def turn(self, state: WarpState, fuel: int) -> int:
+    def turn(self, state: WarpState, fuel: int, is_exact: bool = True) -> int:
         """Run a warp for at most `fuel` instructions, or until all its splits have yielded; return how many
-        it executed.
+        it executed. A turn that is not exact goes on to where the next chunk begins.
         """
-        left = self._start(fuel)
+        left = self._start(fuel, is_exact)
         self.wake(state)
         split = state.choose()
         rounds = state.rounds
@@ -61,7 +69,7 @@ class Interpreter:
         running splits having jumped backwards in between; or when all it does is wait. A warp that reads
         the time is never twice in one state.
         """
-        version, rounds, left = self.grid.version, state.rounds, self._start(fuel)
+        version, rounds, left = self.grid.version, state.rounds, self._start(fuel, is_exact=False)
         seen: set[Hashable] = set()
         is_again = False
         self.patience = 0
@@ -86,7 +94,8 @@ class Interpreter:
         times = tuple(state.counts[pc] for pc in self.clocks)
         return splits, tuple(hash(part.tobytes()) for part in memory), times
 
-    def _start(self, fuel: int) -> int:
+    def _start(self, fuel: int, is_exact: bool) -> int:
+        self.turn_ends = self._everywhere if is_exact else self.threaded.turn_ends
         self.clock_at_end = self.grid.clock + fuel
         return fuel
 
@@ -131,7 +140,7 @@ class Interpreter:
 
     # ---------------------------------------------------------------- one split
     def _select(self, state: WarpState, split: Split) -> None:
-        state.warp.mask = FULL if split.mask.all() else split.mask
+        state.warp.mask = FULL if np.count_nonzero(split.mask) == LANES else split.mask
 
     def _run(self, state: WarpState, split: Split, fuel: int) -> int:
         threaded, warp, counts = self.threaded, state.warp, state.counts
@@ -142,8 +151,22 @@ class Interpreter:
         busy, fresh, drain, pending = state.busy, state.fresh, self.drain, self.grid.pending
         unwritten = state.unwritten
         pc = split.pc
+        native, heat, is_begun, ends = self.native, self._heat(warp), False, self.turn_ends
         try:
-            while fuel > 0:
+            while fuel > 0 or not ends[pc]:
+                if heat[pc] >= 0 and native is not None and pc not in meet:
+                    if not is_begun:
+                        native.begin(state, split, meet, self.patience, ends is self._everywhere)
+                        is_begun = True
+                    pc, fuel, status = native.run(state, split, heat, pc, fuel)
+                    if status == GOES_ON:
+                        continue
+                    if status == JUMPED or pc in meet:
+                        split.pc = pc
+                        state.merge()
+                        return fuel
+                    if fuel <= 0 and ends[pc]:
+                        break
                 if busy and not touched[pc].isdisjoint(busy):
                     split.pc = pc
                     self._await_registers(state, split)
@@ -183,6 +206,12 @@ class Interpreter:
             raise
         split.pc = pc
         return fuel
+
+    def _heat(self, warp: Any) -> list[int]:
+        """Return where compiled code may be entered by the lanes of a warp's mask (`compiled_code.NEVER`)."""
+        if self.native is None:
+            return self._cold
+        return self.native.heat(warp.mask is FULL)
 
     def _parks(self, state: WarpState, split: Split, pc: int) -> bool:
         """Park a split at a warp-collective instruction that it executes and other lanes must still
@@ -231,8 +260,7 @@ class Interpreter:
             and isinstance(held.outcome.targets, (int, np.integer))
         ):
             return self._jump(state, split, int(held.outcome.targets))
-        rest = split.mask & ~lanes
-        if rest.any():
+        if held.mask is not None and (rest := split.mask & ~lanes).any():
             state.divide(split, rest, split.pc + 1)
         self._finish(state, split, held, lanes)
         state.merge()
@@ -255,9 +283,15 @@ class Interpreter:
         split.back_jumps += 1
         count = split.back_jumps
         if count & (count - 1) == 0 or (count - 1) & (count - 2) == 0:
-            before, split.seen = split.seen, hash((target, state.warp.registers.tobytes()))
+            before, split.seen = split.seen, self._digest(state.warp, target)
             split.is_still = before == split.seen
         split.has_yielded = split.has_yielded or split.is_still or count > self.patience
+
+    def _digest(self, warp: Any, target: int) -> int:
+        """Return a digest of a jump's target and the registers, that of compiled code where there is such."""
+        if self.native is None:
+            return hash((target, warp.registers.tobytes()))
+        return self.native.digest(warp, target)
 
     # ---------------------------------------------------------------- outcomes
     def _finish(self, state: WarpState, split: Split, held: Held, lanes: Mask) -> None:

@@ -441,5 +441,5 @@ class Floats:
     ) -> Lanes:
         widths = tuple(o.width for o in operands)
         words = [method, *before, *(f"i{w}" for w in widths), *after]
-        name = "drywell." + ".".join(str(int(w) if isinstance(w, bool) else w or "-") for w in words)
+        name = "drywell." + ".".join(str(int(w) if isinstance(w, bool) else w or "no") for w in words)
         return self.w.runtime(RuntimeCall(name, method, before, after, widths, width), operands)

@@ -1,16 +1,14 @@
-"""Loads and stores as LLVM IR: one function of the module per state space, width and count, called with
-all lanes' addresses.
+"""Loads and stores as LLVM IR: one function per state space, width and count, called with all lanes'
+addresses.
 
-The context, which every compiled function gets beside the registers, is an array of 64-bit words
-(`CONTEXT`): what stopped the code, where the special registers are, and a *window* per memory. A window
-maps addresses to host memory: `data` is the host address of offset 0, `base` the address of offset 0,
-`[low, high)` the offsets that may be touched, `ends` a table with the end of the live range that each
-512-byte granule belongs to (0 = the window is one range), `pitch` the host bytes from one lane's memory
-to the next (0 = all lanes see the same memory).
+The context, which every compiled function gets beside the registers, is an array of 64-bit words (`CONTEXT`).
+A *window* per memory is part of it: it maps addresses to host memory. `data` is the host address of offset 0,
+`base` the address of offset 0, `[low, high)` the offsets that may be touched, `ends` a table with the end of
+the live range that each 512-byte granule belongs to (0 = the window is one range), `pitch` the host bytes
+from one lane's memory to the next (0 = all lanes see the same memory).
 
-An access that is out of bounds or misaligned takes no effect: it records its kind, its place, the lanes
-and all addresses in the context, and from then on every access does nothing, so that memory is left as
-the interpreter's fault leaves it.
+An access whose active lanes do not all lie in the windows, aligned, takes no effect and says so: what it means then
+(a fault, the memory of another CTA) is the interpreter's to say.
 """
 
 from __future__ import annotations
@@ -24,18 +22,41 @@ from drywell.machine.windows import CALL_PARAMS, LOCAL_BASE, PARAM_BASE, SHARED_
 
 WINDOWS = ("global", "shared", "kernel_params", "call_params", "local")
 WINDOW_FIELDS = ("data", "base", "low", "high", "ends", "pitch")
-OUT_OF_BOUNDS, MISALIGNED = 1, 2
 
 _WORDS = (
+    "registers",
+    "units",
     "fuel",
-    "fault",
-    "fault_place",
-    "fault_lanes",
+    "is_exact",
+    "back_jumps",
+    "patience",
+    "seen",
+    "changed",
+    "runs",
+    "passed",
     "specials",
+    "mask",
+    "limit",
+    "num_meets",
+    "machine",
+    "pending",
     *(f"{w}_{f}" for w in WINDOWS for f in WINDOW_FIELDS),
 )
-CONTEXT = {name: k for k, name in enumerate((*_WORDS, "fault_addresses"))}
-"""The index of each word; `fault_addresses` is the first of 32."""
+CONTEXT = {name: k for k, name in enumerate((*_WORDS, "meets"))}
+"""The index of each word.
+
+`registers` is the address of the warp's registers, `units` that of the table of compiled code by place. `fuel`
+are the instructions that may still be executed (`is_exact`: at most, else until a chunk ends), `back_jumps` the
+backward jumps of the split, `patience` how many it may make, `seen` a digest of its last one. `changed` is set
+when state changes that warps share. `runs` and `passed` count by place (`compiled_layout`), `specials` is a table
+of the addresses of special registers.
+
+Of divergent code, `mask` are the lanes that execute, `limit` the place at and behind which a jump gives way to
+other lanes, and `meets` (the first of 32, `num_meets` are in use) the chunks in which others stand.
+
+`machine` is the address of the words of `engine/native`; while operations are `pending`, machine instructions
+are the interpreter's.
+"""
 CONTEXT_WORDS = len(CONTEXT) + LANES - 1
 
 _WINDOW_OF = {
@@ -48,36 +69,40 @@ _WINDOW_OF = {
     "local": "local",
     "": "readable",
 }
-_PARAMETERS = "ptr %context, <32 x i64> %address, <32 x i1> %mask, i64 %place"
+_PARAMETERS = "ptr %context, <32 x i64> %address, i32 %mask"
 
 
-class UnsupportedSpaceError(ValueError):
-    """A state space that compiled code cannot reach."""
+def is_reachable(space: str) -> bool:
+    """Say whether compiled code can access a state space."""
+    return space in _WINDOW_OF
 
 
 def load(
-    w: Writer, space: str, address: Lanes, mask: Lanes, place: int, width: int, count: int
-) -> list[Lanes]:
-    """Load `count` elements of `width` bits per active lane; 0 in other lanes."""
+    w: Writer, space: str, address: Lanes, mask: str, width: int, count: int
+) -> tuple[str, list[Lanes]]:
+    """Load `count` elements of `width` bits per lane of `mask` (an i32), 0 in other lanes; return also the
+    i1 that says whether it could be done.
+    """
     window = _window(w.module, space)
     name = f"drywell.load.{window}.{width}x{count}"
-    kind = "{ " + ", ".join([vector(width)] * count) + " }"
+    kind = "{ i1, " + ", ".join([vector(width)] * count) + " }"
     if name not in w.module.functions:
         w.module.functions[name] = _load_function(name, window, kind, width, count)
-    found = w.let(f"call {kind} @{name}({_arguments(address, mask, place)})")
-    return [Lanes(w.let(f"extractvalue {kind} {found}, {k}"), width) for k in range(count)]
+    found = w.let(f"call {kind} @{name}({_arguments(address, mask)})")
+    values = [Lanes(w.let(f"extractvalue {kind} {found}, {k + 1}"), width) for k in range(count)]
+    return w.let(f"extractvalue {kind} {found}, 0"), values
 
 
-def store(w: Writer, space: str, address: Lanes, mask: Lanes, place: int, values: list[Lanes]) -> None:
-    """Store the elements of `values` one after the other per active lane; of lanes at one address the
-    highest wins.
+def store(w: Writer, space: str, address: Lanes, mask: str, values: list[Lanes]) -> str:
+    """Store the elements of `values` one after the other per lane of `mask` (an i32); of lanes at one address
+    the highest wins. Return the i1 that says whether it could be done.
     """
     window, width, count = _window(w.module, space, is_write=True), values[0].width, len(values)
     name = f"drywell.store.{window}.{width}x{count}"
     if name not in w.module.functions:
         w.module.functions[name] = _store_function(name, window, width, count)
     rows = "".join(f", {vector(v.width)} {v.text}" for v in values)
-    w.do(f"call void @{name}({_arguments(address, mask, place)}{rows})")
+    return w.let(f"call i1 @{name}({_arguments(address, mask)}{rows})")
 
 
 def word(name: str) -> str:
@@ -85,19 +110,18 @@ def word(name: str) -> str:
     return f"getelementptr i64, ptr %context, i64 {CONTEXT[name]}"
 
 
-def _arguments(address: Lanes, mask: Lanes, place: int) -> str:
-    return f"ptr %context, <32 x i64> {address.text}, <32 x i1> {mask.text}, i64 {place}"
+def _arguments(address: Lanes, mask: str) -> str:
+    return f"ptr %context, <32 x i64> {address.text}, i32 {mask}"
 
 
 def _window(module: Module, space: str, is_write: bool = False) -> str:
     """Return the name of what finds the addresses of a space; its functions are in `module` then."""
-    if space not in _WINDOW_OF:
-        known = ", ".join(s or "generic" for s in _WINDOW_OF)
-        raise UnsupportedSpaceError(f"compiled code cannot reach '{space}': the spaces it knows are {known}")
     window = _WINDOW_OF[space]
     if is_write:
         window = {"param": "call_params", "readable": "writable"}.get(window, window)
     module.declare("usub.sat.i64", "declare i64 @llvm.usub.sat.i64(i64, i64)")
+    module.declare("cttz.i32", "declare i32 @llvm.cttz.i32(i32, i1)")
+    module.declare("ctlz.i32", "declare i32 @llvm.ctlz.i32(i32, i1)")
     _add_find(module, window)
     module.functions.setdefault(f"drywell.locate.{window}", _locate_function(window))
     return window
@@ -200,69 +224,65 @@ def _find_function(window: str) -> str:
 # -------------------------------------------------------------------- from all lanes' addresses to host
 # memory
 
-#: Gives 0 when nothing is to be done, 2 when the lanes' elements lie in a row from `hosts[0]` on, else
-#: 1 and `hosts`, 0 for idle lanes.
+#: Gives 0 when a lane's access cannot be made, 2 when the lanes' elements lie in a row from `hosts[0]` on,
+#: 3 when all lanes mean the element at `hosts[0]`, else 1 and `hosts`, 0 for idle lanes.
 _LOCATE = Template("""\
-define internal i32 @drywell.locate.$window($parameters, i64 %size, i1 %may_be_row, ptr %hosts) noinline {
+define internal i32 @drywell.locate.$window($parameters, i64 %size, ptr %hosts) alwaysinline {
 entry:
   %addresses = alloca <32 x i64>
-  %lanes = alloca <32 x i8>
+  store <32 x i64> %address, ptr %addresses
   %below_size = sub i64 %size, 1
-  %fault_place = $fault
-  %fault = load i64, ptr %fault_place
-  %is_stopped = icmp ne i64 %fault, 0
-  br i1 %is_stopped, label %nothing, label %begin
-nothing:
-  ret i32 0
-begin:
-  br i1 %may_be_row, label %look, label %slow
+  %lowest = call i32 @llvm.cttz.i32(i32 %mask, i1 true)
+  %lane = zext i32 %lowest to i64
+  %one_place = getelementptr i64, ptr %addresses, i64 %lane
+  %one = load i64, ptr %one_place
+  %one_once = insertelement <32 x i64> poison, i64 %one, i64 0
+  %one_all = shufflevector <32 x i64> %one_once, <32 x i64> poison, <32 x i32> zeroinitializer
+  %idle = xor i32 %mask, -1
+  %equal = icmp eq <32 x i64> %address, %one_all
+  %equal_bits = bitcast <32 x i1> %equal to i32
+  %same_bits = or i32 %equal_bits, %idle
+  %is_same = icmp eq i32 %same_bits, -1
+  br i1 %is_same, label %check, label %look
 look:
-  %first = extractelement <32 x i64> %address, i64 0
-  %last = extractelement <32 x i64> %address, i64 31
-  %first_once = insertelement <32 x i64> poison, i64 %first, i64 0
-  %first_all = shufflevector <32 x i64> %first_once, <32 x i64> poison, <32 x i32> zeroinitializer
   %size_once = insertelement <32 x i64> poison, i64 %size, i64 0
   %size_all = shufflevector <32 x i64> %size_once, <32 x i64> poison, <32 x i32> zeroinitializer
   %steps = mul <32 x i64> %size_all, <$lane_numbers>
-  %wanted = add <32 x i64> %first_all, %steps
-  %as_wanted = icmp eq <32 x i64> %address, %wanted
-  %in_row = and <32 x i1> %as_wanted, %mask
+  %wanted = add <32 x i64> %one_all, %steps
+  %in_row = icmp eq <32 x i64> %address, %wanted
   %row_bits = bitcast <32 x i1> %in_row to i32
-  %is_row = icmp eq i32 %row_bits, -1
+  %all_bits = and i32 %row_bits, %mask
+  %is_row = icmp eq i32 %all_bits, -1
   br i1 %is_row, label %check, label %slow
 check:
-  %found_first = call { i64, i64 } @drywell.find.$window(ptr %context, i64 %first, i64 0)
-  %found_last = call { i64, i64 } @drywell.find.$window(ptr %context, i64 %last, i64 31)
-  %host_first = extractvalue { i64, i64 } %found_first, 0
-  %host_last = extractvalue { i64, i64 } %found_last, 0
-  store i64 %host_first, ptr %hosts
-  %room = extractvalue { i64, i64 } %found_first, 1
-  %needed = mul i64 %size, 32
+  %lanes_wide = phi i64 [ 1, %entry ], [ 32, %look ]
+  %how = phi i32 [ 3, %entry ], [ 2, %look ]
+  %needed = mul i64 %size, %lanes_wide
+  %found_here = call { i64, i64 } @drywell.find.$window(ptr %context, i64 %one, i64 0)
+  %found_there = call { i64, i64 } @drywell.find.$window(ptr %context, i64 %one, i64 31)
+  %host_here = extractvalue { i64, i64 } %found_here, 0
+  %host_there = extractvalue { i64, i64 } %found_there, 0
+  store i64 %host_here, ptr %hosts
+  %room = extractvalue { i64, i64 } %found_here, 1
   %fits = icmp uge i64 %room, %needed
-  %reach = sub i64 %host_last, %host_first
-  %last_step = mul i64 %size, 31
-  %is_shared = icmp eq i64 %reach, %last_step
-  %odd_bits = and i64 %first, %below_size
+  %is_shared = icmp eq i64 %host_here, %host_there
+  %odd_bits = and i64 %one, %below_size
   %is_aligned = icmp eq i64 %odd_bits, 0
   %fits_shared = and i1 %fits, %is_shared
   %is_good = and i1 %fits_shared, %is_aligned
-  br i1 %is_good, label %row, label %slow
-row:
-  ret i32 2
+  br i1 %is_good, label %together, label %slow
+together:
+  ret i32 %how
 slow:
-  store <32 x i64> %address, ptr %addresses
-  %mask_bytes = zext <32 x i1> %mask to <32 x i8>
-  store <32 x i8> %mask_bytes, ptr %lanes
-  br label %lane
-lane:
-  %k = phi i64 [ 0, %slow ], [ %next, %step ]
-  %beyond = phi i64 [ 0, %slow ], [ %beyond_now, %step ]
-  %odd = phi i64 [ 0, %slow ], [ %odd_now, %step ]
+  br label %next
+next:
+  %k = phi i64 [ 0, %slow ], [ %following, %step ]
   %host_place = getelementptr i64, ptr %hosts, i64 %k
   store i64 0, ptr %host_place
-  %active_place = getelementptr i8, ptr %lanes, i64 %k
-  %active = load i8, ptr %active_place
-  %is_idle = icmp eq i8 %active, 0
+  %k_short = trunc i64 %k to i32
+  %shifted = lshr i32 %mask, %k_short
+  %active = and i32 %shifted, 1
+  %is_idle = icmp eq i32 %active, 0
   br i1 %is_idle, label %step, label %find
 find:
   %own_place = getelementptr i64, ptr %addresses, i64 %k
@@ -271,51 +291,25 @@ find:
   %host = extractvalue { i64, i64 } %found, 0
   %left = extractvalue { i64, i64 } %found, 1
   store i64 %host, ptr %host_place
-  %bit = shl i64 1, %k
   %misses = icmp ult i64 %left, %size
   %own_odd = and i64 %own, %below_size
   %is_odd = icmp ne i64 %own_odd, 0
-  %new_beyond = select i1 %misses, i64 %bit, i64 0
-  %new_odd = select i1 %is_odd, i64 %bit, i64 0
-  %all_beyond = or i64 %beyond, %new_beyond
-  %all_odd = or i64 %odd, %new_odd
-  br label %step
+  %is_bad = or i1 %misses, %is_odd
+  br i1 %is_bad, label %miss, label %step
+miss:
+  ret i32 0
 step:
-  %beyond_now = phi i64 [ %beyond, %lane ], [ %all_beyond, %find ]
-  %odd_now = phi i64 [ %odd, %lane ], [ %all_odd, %find ]
-  %next = add i64 %k, 1
-  %is_last = icmp eq i64 %next, 32
-  br i1 %is_last, label %after, label %lane
-after:
-  %bad = or i64 %beyond_now, %odd_now
-  %is_bad = icmp ne i64 %bad, 0
-  br i1 %is_bad, label %record, label %each
+  %following = add i64 %k, 1
+  %is_last = icmp eq i64 %following, 32
+  br i1 %is_last, label %each, label %next
 each:
   ret i32 1
-record:
-  %is_beyond = icmp ne i64 %beyond_now, 0
-  %kind = select i1 %is_beyond, i64 $out_of_bounds, i64 $misaligned
-  %who = select i1 %is_beyond, i64 %beyond_now, i64 %odd_now
-  %who_place = $fault_lanes
-  %where_place = $fault_place
-  %what_place = $fault_addresses
-  store i64 %kind, ptr %fault_place
-  store i64 %who, ptr %who_place
-  store i64 %place, ptr %where_place
-  store <32 x i64> %address, ptr %what_place, align 8
-  ret i32 0
 }""")
 
 
 def _locate_function(window: str) -> str:
-    return _LOCATE.substitute(
-        window=window,
-        parameters=_PARAMETERS,
-        lane_numbers=", ".join(f"i64 {k}" for k in range(LANES)),
-        out_of_bounds=OUT_OF_BOUNDS,
-        misaligned=MISALIGNED,
-        **{name: word(name) for name in ("fault", "fault_lanes", "fault_place", "fault_addresses")},
-    )
+    numbers = ", ".join(f"i64 {k}" for k in range(LANES))
+    return _LOCATE.substitute(window=window, parameters=_PARAMETERS, lane_numbers=numbers)
 
 
 # -------------------------------------------------------------------- the accesses
@@ -325,16 +319,29 @@ define internal $kind @$name($parameters) noinline {
 entry:
   %hosts = alloca [32 x i64]
 $rows
-  %how = call i32 @drywell.locate.$window($given, i64 $size, i1 $may_be_row, ptr %hosts)
-  switch i32 %how, label %nothing [ i32 1, label %lane i32 2, label %row ]
+  %is_some = icmp ne i32 %mask, 0
+  br i1 %is_some, label %some, label %nothing
 nothing:
 $nothing
+some:
+  %way = call i32 @drywell.locate.$window($given, i64 $size, ptr %hosts)
+  switch i32 %way, label %miss [ i32 1, label %apart i32 2, label %row i32 3, label %same ]
+miss:
+$miss
 row:
-  %first = load i64, ptr %hosts
-  %host_row = inttoptr i64 %first to ptr
+$begin
+  %row_first = load i64, ptr %hosts
+  %host_row = inttoptr i64 %row_first to ptr
 $row
+same:
+  %same_first = load i64, ptr %hosts
+  %host_same = inttoptr i64 %same_first to ptr
+$same
+apart:
+$begin_apart
+  br label %lane
 lane:
-  %k = phi i64 [ 0, %entry ], [ %next, %step ]
+  %k = phi i64 [ 0, %apart ], [ %next, %step ]
   %host_place = getelementptr i64, ptr %hosts, i64 %k
   %host = load i64, ptr %host_place
   %is_idle = icmp eq i64 %host, 0
@@ -366,47 +373,130 @@ _STORE_WORK = Template("""\
 
 def _access(parts: dict[str, str], work: Template, width: int, count: int) -> str:
     each = "\n".join(work.substitute(k=k, width=width, bytes=min(width // 8, 8)) for k in range(count))
-    size = width * count // 8
-    return _ACCESS.substitute(parts, given=_PARAMETERS, work=each, size=size, may_be_row=int(count == 1))
+    return _ACCESS.substitute(parts, given=_PARAMETERS, work=each, size=width * count // 8)
+
+
+def _lane_numbers(numbers: range) -> str:
+    return f"<{len(numbers)} x i32> <" + ", ".join(f"i32 {n}" for n in numbers) + ">"
 
 
 def _load_function(name: str, window: str, kind: str, width: int, count: int) -> str:
-    row = vector(width)
-    rows = [f"  %row{k} = alloca {row}\n  store {row} zeroinitializer, ptr %row{k}" for k in range(count)]
-    loads, result = [], "zeroinitializer"
-    for k in range(count):
-        loads.append(f"  %all{k} = load {row}, ptr %row{k}")
-        loads.append(f"  %result{k} = insertvalue {kind} {result}, {row} %all{k}, {k}")
-        result = f"%result{k}"
-    whole = [
-        f"  %whole = load {row}, ptr %host_row, align {min(width // 8, 8)}",
-        f"  %alone = insertvalue {kind} zeroinitializer, {row} %whole, 0",
-        f"  ret {kind} %alone",
+    row, align, number = vector(width), min(width // 8, 8), range(count)
+    whole = f"<{LANES * count} x i{width}>"
+    rows = [f"  %row{k} = alloca {row}\n  store {row} zeroinitializer, ptr %row{k}" for k in number]
+    in_row = [f"  %whole = load {whole}, ptr %host_row, align {align}"]
+    in_row += [
+        f"  %part{k} = shufflevector {whole} %whole, {whole} poison, {_lane_numbers(range(k, LANES * count, count))}"
+        for k in number
     ]
+    same = ["  %active = bitcast i32 %mask to <32 x i1>"]
+    for k in number:
+        same += [
+            f"  %only_place{k} = getelementptr i{width}, ptr %host_same, i64 {k}",
+            f"  %only{k} = load i{width}, ptr %only_place{k}, align {align}",
+            f"  %once{k} = insertelement {row} poison, i{width} %only{k}, i64 0",
+            f"  %every{k} = shufflevector {row} %once{k}, {row} poison, <32 x i32> zeroinitializer",
+            f"  %own{k} = select <32 x i1> %active, {row} %every{k}, {row} zeroinitializer",
+        ]
     parts = {
         "name": name,
         "window": window,
         "kind": kind,
         "parameters": _PARAMETERS,
         "rows": "\n".join(rows),
-        "nothing": f"  ret {kind} zeroinitializer",
-        "row": "\n".join(whole),
-        "after": "\n".join([*loads, f"  ret {kind} {result}"]),
+        "miss": f"  ret {kind} zeroinitializer",
+        "nothing": f"  ret {kind} {{ i1 true" + f", {row} zeroinitializer" * count + " }",
+        "begin": "",
+        "begin_apart": "",
+        "row": "\n".join([*in_row, *_given(kind, row, "part", count)]),
+        "same": "\n".join([*same, *_given(kind, row, "own", count)]),
+        "after": "\n".join(
+            [*(f"  %all{k} = load {row}, ptr %row{k}" for k in number), *_given(kind, row, "all", count)]
+        ),
     }
     return _access(parts, _LOAD_WORK, width, count)
 
 
+def _given(kind: str, row: str, names: str, count: int) -> list[str]:
+    """Return the lines that give the values %names0, ... back, with the word that all went well."""
+    lines = [f"  %{names}_done = insertvalue {kind} zeroinitializer, i1 true, 0"]
+    last = f"%{names}_done"
+    for k in range(count):
+        lines.append(f"  %{names}_with{k} = insertvalue {kind} {last}, {row} %{names}{k}, {k + 1}")
+        last = f"%{names}_with{k}"
+    return [*lines, f"  ret {kind} {last}"]
+
+
+#: Notes that the state that warps share has changed: always, or when a generic address is in shared or
+#: global memory.
+_CHANGES = f"  %changed_$at = {word('changed')}\n  store i64 1, ptr %changed_$at"
+_MAY_CHANGE = f"""\
+  %upper_$at = lshr <32 x i64> %address, splat (i64 32)
+  %no_local_$at = icmp ne <32 x i64> %upper_$at, splat (i64 {LOCAL_BASE >> 32})
+  %no_param_$at = icmp ne <32 x i64> %upper_$at, splat (i64 {PARAM_BASE >> 32})
+  %common_$at = and <32 x i1> %no_local_$at, %no_param_$at
+  %common_bits_$at = bitcast <32 x i1> %common_$at to i32
+  %common_active_$at = and i32 %common_bits_$at, %mask
+  %is_common_$at = icmp ne i32 %common_active_$at, 0
+  %changed_$at = {word("changed")}
+  %before_$at = load i64, ptr %changed_$at
+  %after_$at = select i1 %is_common_$at, i64 1, i64 %before_$at
+  store i64 %after_$at, ptr %changed_$at"""
+_CHANGE_OF = {"global": _CHANGES, "shared": _CHANGES, "writable": _MAY_CHANGE}
+
+
 def _store_function(name: str, window: str, width: int, count: int) -> str:
-    row = vector(width)
+    row, align = vector(width), min(width // 8, 8)
     rows = [f"  %row{k} = alloca {row}\n  store {row} %value{k}, ptr %row{k}" for k in range(count)]
+    change = Template(_CHANGE_OF.get(window, ""))
+    same = [
+        "  %idle_before = call i32 @llvm.ctlz.i32(i32 %mask, i1 true)",
+        "  %highest = sub i32 31, %idle_before",
+        "  %highest_lane = zext i32 %highest to i64",
+    ]
+    for k in range(count):
+        same += [
+            f"  %last_place{k} = getelementptr i{width}, ptr %row{k}, i64 %highest_lane",
+            f"  %last{k} = load i{width}, ptr %last_place{k}",
+            f"  %only_place{k} = getelementptr i{width}, ptr %host_same, i64 {k}",
+            f"  store i{width} %last{k}, ptr %only_place{k}, align {align}",
+        ]
     parts = {
         "name": name,
         "window": window,
-        "kind": "void",
+        "kind": "i1",
         "parameters": _PARAMETERS + "".join(f", {row} %value{k}" for k in range(count)),
         "rows": "\n".join(rows),
-        "nothing": "  ret void",
-        "row": f"  store {row} %value0, ptr %host_row, align {min(width // 8, 8)}\n  ret void",
-        "after": "  ret void",
+        "miss": "  ret i1 false",
+        "nothing": "  ret i1 true",
+        "begin": change.substitute(at="row"),
+        "begin_apart": change.substitute(at="apart"),
+        "row": "\n".join([*_woven(width, count), "  ret i1 true"]),
+        "same": "\n".join([change.substitute(at="same"), *same, "  ret i1 true"]),
+        "after": "  ret i1 true",
     }
     return _access(parts, _STORE_WORK, width, count)
+
+
+def _woven(width: int, count: int) -> list[str]:
+    """Return the lines that store the values of a row of lanes, lane by lane."""
+    names, lanes, lines = [f"%value{k}" for k in range(count)], LANES, []
+    while len(names) > 1:  # first the values as they are side by side, in the end lane after lane
+        half = f"<{lanes} x i{width}>"
+        joined = []
+        for k in range(0, len(names), 2):
+            lines.append(
+                f"  %wide{lanes}_{k} = shufflevector {half} {names[k]}, {half} {names[k + 1]}, "
+                f"{_lane_numbers(range(2 * lanes))}"
+            )
+            joined.append(f"%wide{lanes}_{k}")
+        names, lanes = joined, lanes * 2
+    whole = f"<{lanes} x i{width}>"
+    if count > 1:
+        order = ", ".join(f"i32 {k * LANES + lane}" for lane in range(LANES) for k in range(count))
+        lines.append(
+            f"  %woven = shufflevector {whole} {names[0]}, {whole} poison, <{lanes} x i32> <{order}>"
+        )
+        names = ["%woven"]
+    lines.append(f"  store {whole} {names[0]}, ptr %host_row, align {min(width // 8, 8)}")
+    return lines

@@ -5,6 +5,8 @@ Calling a semantics function with an `LlvmOps` writes its instructions, over 32 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from drywell.base.dtypes import PtxType
 from drywell.engine import llvm_memory
 from drywell.engine.llvm_floats import Floats
@@ -12,20 +14,25 @@ from drywell.engine.llvm_mufu import Mufu
 from drywell.engine.llvm_text import Lanes, Writer, constant, vector
 from drywell.isa.declare import Mods
 
-ALL_LANES = constant(1, 1)
+ALL_LANES = "-1"
 
 
 class LlvmOps:
     """Implements `drywell.isa.ops.Ops` for one bound instruction.
 
-    Loads and stores are made for the lanes of `mask`, with the function's `%context`; a fault records
-    `place`.
+    Loads and stores are made for the lanes of `mask` (the text of an i32), with the function's `%context`;
+    `note` is given the i1 that says whether an access could be made.
     """
 
-    __slots__ = ("floats", "i", "mask", "place", "type", "w", "width")
+    __slots__ = ("floats", "i", "mask", "note", "type", "w", "width")
 
     def __init__(
-        self, mods: Mods, type: PtxType | None, writer: Writer, mask: Lanes = ALL_LANES, place: int = 0
+        self,
+        mods: Mods,
+        type: PtxType | None,
+        writer: Writer,
+        mask: str = ALL_LANES,
+        note: Callable[[str], None] | None = None,
     ) -> None:
         self.i = mods
         self.type = type
@@ -33,7 +40,7 @@ class LlvmOps:
         self.w = writer
         self.floats = Floats(writer)
         self.mask = mask
-        self.place = place
+        self.note = note
 
     # ------------------------------------------------------------ constants and widths
     def const(self, value: int, width: int) -> Lanes:
@@ -267,8 +274,13 @@ class LlvmOps:
         """Load `count` consecutive elements of `width` bits at each active lane's address; 0 in other
         lanes.
         """
-        return llvm_memory.load(self.w, space, self.zext(address, 64), self.mask, self.place, width, count)
+        done, values = llvm_memory.load(self.w, space, self.zext(address, 64), self.mask, width, count)
+        if self.note is not None:
+            self.note(done)
+        return values
 
     def store(self, space: str, address: Lanes, values: list[Lanes]) -> None:
         """Store the elements one after the other at each active lane's address."""
-        llvm_memory.store(self.w, space, self.zext(address, 64), self.mask, self.place, values)
+        done = llvm_memory.store(self.w, space, self.zext(address, 64), self.mask, values)
+        if self.note is not None:
+            self.note(done)

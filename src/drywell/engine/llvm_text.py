@@ -7,6 +7,7 @@ module holds once and that is called.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,18 +67,57 @@ class Module:
     declarations: dict[str, str] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
     runtime: dict[str, RuntimeCall] = field(default_factory=dict)
+    libraries: dict[str, Module] = field(default_factory=dict)
 
     def declare(self, name: str, text: str) -> None:
-        """Declare an intrinsic."""
+        """Declare an intrinsic or a constant."""
         self.declarations.setdefault(name, text)
 
     def text(self) -> str:
         """Return the module as IR text."""
-        called = (
+        return "\n".join([*self.declarations.values(), *self._runtime(), *self.functions.values(), ""])
+
+    def _runtime(self) -> list[str]:
+        return [
             f"declare void @{r.name}({', '.join(['ptr'] * (1 + len(r.operand_widths)))})"
             for r in self.runtime.values()
-        )
-        return "\n".join([*self.declarations.values(), *called, *self.functions.values(), ""])
+        ]
+
+    def alone(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """Return a module of function `name` alone, which others may call, and the names of the functions of
+        this module that it calls: they are declared.
+        """
+        text = self.functions[name].replace("define internal ", "define ", 1)
+        called = tuple(n for n in dict.fromkeys(_CALLED.findall(text)) if n in self.functions and n != name)
+        heads = [_head(self.functions[other]) for other in called]
+        return "\n".join([*self._declared(text), *heads, text, ""]), called
+
+    def whole(self, name: str) -> str:
+        """Return a module of function `name`, which others may call, and all that it calls."""
+        found = dict.fromkeys([name])
+        todo = [name]
+        while todo:
+            new = [n for n in _CALLED.findall(self.functions[todo.pop()]) if n in self.functions]
+            todo += [n for n in dict.fromkeys(new) if n not in found]
+            found.update(dict.fromkeys(new))
+        first = self.functions[name].replace("define internal ", "define ", 1)
+        text = "\n".join([first, *(self.functions[n] for n in found if n != name)])
+        return "\n".join([*self._declared(text), text, ""])
+
+    def _declared(self, text: str) -> list[str]:
+        """Return the declarations of intrinsics and runtime functions that `text` needs."""
+        lines = [*self.declarations.values(), *self._runtime()]
+        return [line for line in lines if _NAMED.findall(line)[0] in text]
+
+
+_NAMED = re.compile(r"@[\w.]+\(?")
+_CALLED = re.compile(r"call [^@\n]*@(drywell\.[\w.]+)\(")
+
+
+def _head(function: str) -> str:
+    """Return the declaration of a function that is defined."""
+    line = function.partition("\n")[0]
+    return line[: line.rindex(")") + 1].replace("define internal ", "declare ", 1)
 
 
 class Writer:

@@ -17,6 +17,7 @@ from drywell.isa.declare import Mods
 from drywell.isa.place import order_of
 from drywell.machine.registers import B128, lane_dtype
 from drywell.numerics import conversion, mufu, softfloat
+from drywell.numerics.rounding import Rounding
 
 Array = NDArray[Any]
 
@@ -231,16 +232,16 @@ class NumpyOps:
 
     # ------------------------------------------------------------ floats
     def fadd(
-        self, fmt: str, a: Array, b: Array, rounding: str = "rn", ftz: bool = False, sat: bool = False
+        self, fmt: str, a: Array, b: Array, rounding: Rounding = "rn", ftz: bool = False, sat: bool = False
     ) -> Array:
         """Return a + b, rounded once."""
-        return softfloat.add(fmt, a, b, rounding, ftz, sat)  # type: ignore[arg-type]
+        return softfloat.add(fmt, a, b, rounding, ftz, sat)
 
     def fmul(
-        self, fmt: str, a: Array, b: Array, rounding: str = "rn", ftz: bool = False, sat: bool = False
+        self, fmt: str, a: Array, b: Array, rounding: Rounding = "rn", ftz: bool = False, sat: bool = False
     ) -> Array:
         """Return a * b, rounded once."""
-        return softfloat.mul(fmt, a, b, rounding, ftz, sat)  # type: ignore[arg-type]
+        return softfloat.mul(fmt, a, b, rounding, ftz, sat)
 
     def ffma(
         self,
@@ -248,20 +249,20 @@ class NumpyOps:
         a: Array,
         b: Array,
         c: Array,
-        rounding: str = "rn",
+        rounding: Rounding = "rn",
         ftz: bool = False,
         sat: bool = False,
     ) -> Array:
         """Return a * b + c, rounded once."""
-        return softfloat.fma(fmt, a, b, c, rounding, ftz, sat)  # type: ignore[arg-type]
+        return softfloat.fma(fmt, a, b, c, rounding, ftz, sat)
 
-    def fdiv(self, fmt: str, a: Array, b: Array, rounding: str = "rn", ftz: bool = False) -> Array:
+    def fdiv(self, fmt: str, a: Array, b: Array, rounding: Rounding = "rn", ftz: bool = False) -> Array:
         """Return a / b, rounded once."""
-        return softfloat.div(fmt, a, b, rounding, ftz)  # type: ignore[arg-type]
+        return softfloat.div(fmt, a, b, rounding, ftz)
 
-    def fsqrt(self, fmt: str, a: Array, rounding: str = "rn", ftz: bool = False) -> Array:
+    def fsqrt(self, fmt: str, a: Array, rounding: Rounding = "rn", ftz: bool = False) -> Array:
         """Return the square root, rounded once."""
-        return softfloat.sqrt(fmt, a, rounding, ftz)  # type: ignore[arg-type]
+        return softfloat.sqrt(fmt, a, rounding, ftz)
 
     def fcmp(self, fmt: str, a: Array, b: Array, ftz: bool = False) -> tuple[Array, Array, Array]:
         """Say where a < b, where a == b (-0 equals +0), and where one is a NaN."""
@@ -274,25 +275,25 @@ class NumpyOps:
             return x < y, x == y, (x != x) | (y != y)
 
     def fconvert(
-        self, src: str, dst: str, a: Array, rounding: str = "rn", sat: str = "", ftz: bool = False
+        self, src: str, dst: str, a: Array, rounding: Rounding = "rn", sat: str = "", ftz: bool = False
     ) -> Array:
         """Convert codes of one format to another, rounded once."""
         limits = {"satfinite": sat == "satfinite", "sat": sat == "sat"}
-        return conversion.convert(a, src, dst, rounding, **limits, ftz=ftz)  # type: ignore[arg-type]
+        return conversion.convert(a, src, dst, rounding, **limits, ftz=ftz)
 
-    def fround(self, fmt: str, a: Array, rounding: str, ftz: bool = False) -> Array:
+    def fround(self, fmt: str, a: Array, rounding: Rounding, ftz: bool = False) -> Array:
         """Round to an integral value of the same format."""
-        return conversion.round_to_integral(fmt, a, rounding, ftz=ftz)  # type: ignore[arg-type]
+        return conversion.round_to_integral(fmt, a, rounding, ftz=ftz)
 
     def f_to_int(
-        self, fmt: str, a: Array, width: int, is_signed: bool, rounding: str, ftz: bool = False
+        self, fmt: str, a: Array, width: int, is_signed: bool, rounding: Rounding, ftz: bool = False
     ) -> Array:
         """Convert to an integer, clamped to its range; NaN as the manual says."""
-        return conversion.to_integer(a, fmt, width, is_signed, rounding, ftz=ftz)  # type: ignore[arg-type]
+        return conversion.to_integer(a, fmt, width, is_signed, rounding, ftz=ftz)
 
-    def int_to_f(self, a: Array, is_signed: bool, fmt: str, rounding: str) -> Array:
+    def int_to_f(self, a: Array, is_signed: bool, fmt: str, rounding: Rounding) -> Array:
         """Convert an integer to a float, rounded once."""
-        return conversion.from_integer(fmt, _signed(a) if is_signed else a, rounding)  # type: ignore[arg-type]
+        return conversion.from_integer(fmt, _signed(a) if is_signed else a, rounding)
 
     def mufu(self, name: str, fmt: str, a: Array) -> Array:
         """Ask the multifunction unit."""

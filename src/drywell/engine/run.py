@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from drywell.arch import Gpu
 from drywell.base.activity import WarpActivity
-from drywell.base.errors import DrywellError
+from drywell.base.errors import DeadlockError, DrywellError, KernelFault
 from drywell.base.events import Observer
 from drywell.base.options import Options
+from drywell.engine.blas_threads import one_blas_thread
+from drywell.engine.compiled_code import compiled_code
+from drywell.engine.compiled_layout import no_form
+from drywell.engine.compiled_run import Native
+from drywell.engine.native.tensor_core_multiplier import Multiplier
+from drywell.engine.remainders import watch_descriptors
 from drywell.engine.scheduler import Scheduler
 from drywell.engine.threaded import Threaded, compile_executable
 from drywell.engine.trace import Trace
+from drywell.engine.workers import in_processes, num_workers
 from drywell.machine.gmem import GlobalMemory
-from drywell.machine.grid import Dim3, Grid, Kernel
+from drywell.machine.grid import Dim3, Grid, Kernel, num_modelled_sms
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.smem import SmemSymbol
 from drywell.program.arrivals import arrivals
@@ -41,12 +49,17 @@ class Launch:
 class Outcome:
     """What a run left: the grid (state as it stands), instructions executed, what each warp did, and the
     error that ended it, if any.
+
+    It ran in `workers` processes, of which `grid` is the first's; `alone` says why there is only one where
+    more were asked for.
     """
 
     grid: Grid
     executed: int
     activity: tuple[WarpActivity, ...]
     error: DrywellError | None
+    workers: int = 1
+    alone: str = ""
 
 
 def smem_symbols(executable: Executable) -> tuple[SmemSymbol, ...]:
@@ -82,19 +95,21 @@ def place_globals(executable: Executable, gmem: GlobalMemory) -> dict[str, int]:
 
 
 def _activity(threaded: Threaded, scheduler: Scheduler) -> tuple[WarpActivity, ...]:
+    """Say what each warp did: instructions by unit, and how often each machine instruction."""
+    names = sorted({d.unit for d in threaded.declarations if d is not None})
+    number = {name: k for k, name in enumerate(names)}
+    unit_of = np.array([len(names) if d is None else number[d.unit] for d in threaded.declarations])
+    is_site = np.array([d is not None and not d.is_lane for d in threaded.declarations])
     out = []
     for state in sorted(
         (*scheduler.finished, *scheduler.states), key=lambda s: (s.warp.cta.linear, s.warp.index)
     ):
-        units: Counter[str] = Counter()
-        sites = []
-        for pc, count in enumerate(state.counts):
-            declaration = threaded.declarations[pc]
-            if count and declaration is not None:
-                units[declaration.unit] += count
-                if not declaration.is_lane:
-                    sites.append((threaded.spans[pc], declaration.opcode, count))
-        out.append(WarpActivity(state.warp.cta.index, state.warp.index, dict(units), tuple(sites)))
+        counts = scheduler.counts(state)
+        by_unit = np.bincount(unit_of, counts, len(names) + 1).astype(np.int64).tolist()
+        units = {name: by_unit[k] for name, k in number.items() if by_unit[k]}
+        places = np.flatnonzero(is_site & (counts != 0)).tolist()
+        sites = [(threaded.spans[pc], threaded.declarations[pc].opcode, int(counts[pc])) for pc in places]
+        out.append(WarpActivity(state.warp.cta.index, state.warp.index, units, tuple(sites)))
     return tuple(out)
 
 
@@ -113,26 +128,118 @@ def run(
 
     KeyboardInterrupt passes through. Raises LaunchError for dimensions that cannot be.
     """
+    threaded = compile_executable(executable, addresses)
+    if observers:
+        watch_descriptors(threaded, executable)
+    given = _Given(executable, launch, gmem, addresses, gpu, options, tuple(observers), trace, threaded)
+    is_watched = bool(observers) or trace is not None
+    count, alone = num_workers(executable, options, *_homes(given), is_watched)
+    with one_blas_thread():
+        shared = _run_in_shares(given, count) if count > 1 else None
+        return shared or replace(_run_share(given, (0, 1)), alone=alone)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """All that is given to a run."""
+
+    executable: Executable
+    launch: Launch
+    gmem: GlobalMemory
+    addresses: dict[str, int]
+    gpu: Gpu
+    options: Options
+    observers: tuple[Observer, ...]
+    trace: Trace | None
+    threaded: Threaded
+
+
+def _homes(given: _Given) -> tuple[int, int]:
+    """Return how many clusters the launch has, and how many find SMs of their own."""
+    num_ctas, size = prod(given.launch.grid), max(prod(given.launch.cluster), 1)
+    return num_ctas // size, num_modelled_sms(given.options, given.gpu, num_ctas) // size
+
+
+def _run_in_shares(given: _Given, count: int) -> Outcome | None:
+    """Run the launch in `count` processes; None when it did not simply come to its end in them."""
+    first: list[Grid] = []
+
+    def work(k: int) -> tuple[int, tuple[WarpActivity, ...], Counter[str]] | None:
+        outcome = _run_share(given, (k, count))
+        first.append(outcome.grid)
+        is_plain = outcome.error is None and not outcome.grid.remarks
+        return (outcome.executed, outcome.activity, outcome.grid.unsettled) if is_plain else None
+
+    parts = in_processes(count, given.gmem, work)
+    executed = sum(part[0] for part in parts or ())
+    if parts is None or executed > given.options.max_instructions:
+        return None
+    (grid,) = first
+    grid.unsettled = sum((part[2] for part in parts), Counter())
+    warps = (warp for part in parts for warp in part[1])
+    activity = sorted(warps, key=lambda w: (*w.cta[::-1], w.warp))
+    return Outcome(grid, executed, tuple(activity), None, count)
+
+
+def _native(given: _Given, grid: Grid, has_forms: bool) -> Native:
+    """Return the compiled code of the executable as the warps of a grid run it; with native machine
+    instructions where these do what they do at once and unobserved.
+    """
+    from drywell.engine.native.table import native_form
+
+    is_quiet = grid.options.schedule == "eager" and not grid.observers
+    code = compiled_code(
+        given.executable,
+        given.addresses,
+        native_form if is_quiet and has_forms else no_form,
+        given.threaded.watched,
+        bool(grid.observers),
+        grid.options.engine == "jit",
+    )
+    return Native(code, given.threaded, grid)
+
+
+def _tells_of_arrivals(error: DrywellError) -> bool:
+    """Say whether an error tells who arrived on an mbarrier."""
+    return isinstance(error, DeadlockError) or isinstance(error, KernelFault) and "MBAR" in error.rule
+
+
+def _run_share(given: _Given, share: tuple[int, int], has_forms: bool = True) -> Outcome:
+    """Run a share of the clusters until it ends or cannot go on. Native arrivals are in no ledger: where an
+    error tells of them, the run is taken again without.
+    """
+    launch = given.launch
+    observers, trace, threaded = given.observers, given.trace, given.threaded
     grid = Grid(
-        _kernel(executable, launch),
-        gmem=gmem,
-        gpu=gpu,
+        _kernel(given.executable, launch),
+        gmem=given.gmem,
+        gpu=given.gpu,
         grid_dim=launch.grid,
         block_dim=launch.block,
         cluster_dim=launch.cluster,
         params=launch.params,
-        options=options,
+        options=given.options,
         observers=observers if trace is None else (*observers, trace),
         is_explicit_cluster=launch.is_explicit_cluster,
+        share=share,
     )
-    threaded = compile_executable(executable, addresses)
+    if given.options.engine != "interpreter":
+        grid.multiplier = Multiplier()
     if trace is not None:
-        trace.attach(grid, executable, addresses, threaded)
-    scheduler = Scheduler(threaded, grid, options, arrivals(executable))
+        trace.attach(grid, given.executable, given.addresses, threaded)
+    native = None
+    if trace is None and given.options.engine != "interpreter":
+        native = _native(given, grid, has_forms)
+    may_retake = native is not None and native.has_forms and share[1] == 1
+    before = given.gmem.buffer.data.copy() if may_retake else None
+    scheduler = Scheduler(threaded, grid, given.options, lambda: arrivals(given.executable), native)
     error: DrywellError | None = None
     with np.errstate(all="ignore"):
         try:
             scheduler.run()
         except DrywellError as raised:
             error = raised
+    if before is not None and error is not None and _tells_of_arrivals(error):
+        given.gmem.buffer.data[:] = before
+        return _run_share(given, share, has_forms=False)
     return Outcome(grid, scheduler.interpreter.executed, _activity(threaded, scheduler), error)

@@ -9,11 +9,16 @@ operations and time-outs at random, the same for the same seed.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from drywell.base.errors import BudgetError
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.base.errors import BudgetError, DrywellError
 from drywell.base.options import Options
+from drywell.engine.compiled_layout import CHUNK
+from drywell.engine.compiled_run import Native
 from drywell.engine.interpreter import Interpreter
 from drywell.engine.splits import Split, WarpState
 from drywell.engine.stall import stalled
@@ -31,6 +36,9 @@ the warps only repeat themselves (at once when all seem to stand still); twice a
 
 SPIN_LOOK = 4_000
 """Instructions of one warp that such a look executes at most."""
+
+REMEMBERED = 256
+"""Warps that have ended and keep what they held, for whoever looks: those of a long grid would not fit."""
 
 IMPATIENCE = 1 / 16
 """How often, per turn of the seeded schedule, a wait that may time out does."""
@@ -71,16 +79,22 @@ class Scheduler:
     """Drives a grid from its first instruction to its last."""
 
     def __init__(
-        self, threaded: Threaded, grid: Any, options: Options, sites: tuple[Arrival, ...] = ()
+        self,
+        threaded: Threaded,
+        grid: Any,
+        options: Options,
+        sites: Callable[[], tuple[Arrival, ...]] = tuple,
+        native: Native | None = None,
     ) -> None:
         self.threaded = threaded
         self.sites = sites
         self.grid = grid
         self.options = options
-        self.interpreter = Interpreter(threaded, grid)
+        self.interpreter = Interpreter(threaded, grid, native)
         self.random = random.Random(options.seed)
         self.states: list[WarpState] = []
         self.finished: list[WarpState] = []
+        self.num_forgotten = 0
         self.timed_out: set[tuple[int, ...]] = set()
         self.quiet = 0
         self.look_after = QUIET
@@ -101,7 +115,13 @@ class Scheduler:
                 self.timed_out.clear()
                 self.quiet, self.look_after = 0, QUIET
             elif not self._goes_on(ran) and not self._time_out():
-                raise stalled(self.threaded, self.sites, self.states, self.finished)
+                raise self._stalled()
+
+    def counts(self, state: WarpState) -> NDArray[np.int64]:
+        """Return how often a warp has executed each place."""
+        counts = np.array(state.counts, np.int64)
+        native = self.interpreter.native
+        return counts if native is None else counts + native.counts(state)
 
     def _goes_on(self, ran: int) -> bool:
         """Tell whether a round in which nothing shared changed leads anywhere: somebody computes, or an
@@ -117,6 +137,13 @@ class Scheduler:
                 return True
         return self._perform_one() or self._admit()
 
+    def _stalled(self) -> DrywellError:
+        for state in (*self.states, *self.finished):
+            state.counts[:] = self.counts(state).tolist()
+            if state.context is not None:
+                state.context.forget_counts()
+        return stalled(self.threaded, self.sites(), self.states, self.finished)
+
     def _order(self) -> list[WarpState]:
         if self.options.schedule != "seeded":
             return list(self.states)
@@ -125,17 +152,19 @@ class Scheduler:
         return chosen
 
     def _turn(self, state: WarpState) -> int:
-        fuel = min(TURN, self.options.max_instructions - self.interpreter.executed)
+        budget = self.options.max_instructions - self.interpreter.executed
+        fuel, is_exact = min(TURN, budget), budget < TURN + CHUNK + 1
         if fuel <= 0:
             raise BudgetError(self._budget_report())
         if self.options.schedule == "seeded":
+            is_exact = True
             fuel = min(fuel, self.random.choice((1, 3, 17, 200, TURN)))
             while len(self.grid.pending) and self.random.random() < 0.3:
                 if not self._perform_one():
                     break
             if self.random.random() < IMPATIENCE:
                 self._give_up(state)
-        return self.interpreter.turn(state, fuel)
+        return self.interpreter.turn(state, fuel, is_exact)
 
     def _admit(self) -> bool:
         ctas = self.grid.admit()
@@ -151,8 +180,19 @@ class Scheduler:
         if done:
             self.states = [s for s in self.states if s.splits]
             self.finished += done
+            self._forget()
             self._admit()
         return bool(done)
+
+    def _forget(self) -> None:
+        """Let go of what warps held that ended long ago."""
+        last = len(self.finished) - REMEMBERED
+        if last > self.num_forgotten and not len(self.grid.pending):
+            for state in self.finished[self.num_forgotten : last]:
+                state.counts[:] = self.counts(state).tolist()
+                state.context = None
+                state.warp.forget()
+            self.num_forgotten = last
 
     # ---------------------------------------------------------------- asynchronous operations
     def _drain(self) -> None:

@@ -71,7 +71,8 @@ class Split:
 class WarpState:
     """What the engine keeps for one warp: its splits, counts per place, the registers that a load in flight
     will still write (`busy`) and, for observers, those of a load not yet waited for (`fresh`) and those with
-    values of cells that nobody had written (`unwritten`), how often it gave up waiting and for what last.
+    values of cells that nobody had written (`unwritten`), how often it gave up waiting and for what last;
+    and `context`, what compiled code knows of it, once it has run some.
     """
 
     warp: Any
@@ -84,13 +85,14 @@ class WarpState:
     is_still: bool = False
     num_given_up: int = 0
     given_up: WaitReason | None = None
+    context: Any = None
 
     def choose(self) -> Split | None:
         """Return the split to run next, None when none could.
 
         `rounds` counts how often all had yielded, `is_still` says whether the last time all stood still.
         """
-        found = [s for s in self.splits if s.is_runnable]
+        found = [s for s in self.splits if s.held is None and not s.is_parked]
         if not found:
             return None
         if all(s.has_yielded for s in found):
@@ -109,6 +111,8 @@ class WarpState:
 
     def merge(self) -> None:
         """Join splits that stand at one place with one call stack and do not wait."""
+        if len(self.splits) == 1:
+            return
         seen: dict[tuple[int, tuple[Frame, ...]], Split] = {}
         for split in self.splits:
             if split.held is not None:

@@ -93,8 +93,7 @@ def stalled(
         else "deadlock: every warp waits and nothing is in flight"
     )
     lines = [f"error[{'LIVELOCK-SPIN' if spinning else 'DEADLOCK'}]: {head}"]
-    for key, members in _grouped(threaded, states).items():
-        lines += _party(threaded, key, members)
+    lines += _waiting(threaded, states)
     lines += _suspects(threaded, sites, states, finished)
     lines += _not_started(states)
     return DeadlockError("\n".join(lines))
@@ -128,6 +127,47 @@ def _sync_of(warp: Any, split: Split) -> Sync | None:
         return None
     memory, offset = warp.shared_target(reason.address, cluster=True)
     return Sync("mbarrier", memory.cta.linear, offset)
+
+
+def _waiting(threaded: Threaded, states: list[WarpState]) -> list[str]:
+    """Return who waits for what, CTA by CTA; of CTAs that stand alike the first is told of."""
+    said: dict[int, list[str]] = {}
+    ctas: dict[int, Any] = {}
+    for key, members in _grouped(threaded, states).items():
+        cta = members[0][0].warp.cta
+        ctas[cta.linear] = cta
+        said.setdefault(cta.linear, []).extend(_party(threaded, key, members))
+    alike: dict[str, list[int]] = {}
+    for number, lines in said.items():
+        alike.setdefault(_without_names("\n".join(lines), ctas[number]), []).append(number)
+    out: list[str] = []
+    for first, *others in alike.values():
+        out += said[first]
+        if others:
+            out.append(f"  the same in {_cta_ranges(others, ctas)}")
+    return out
+
+
+def _without_names(text: str, cta: Any) -> str:
+    """Return a text in which a CTA does not name itself: by its index, its number, the rank in addresses."""
+    named = text.replace(f"CTA {_index(cta)}", "CTA").replace(f"CTA {cta.linear} ", "CTA ")
+    return named.replace(f"0x{cta.rank:02x}", "0x")
+
+
+def _index(cta: Any) -> str:
+    return ",".join(map(str, cta.index))
+
+
+def _cta_ranges(numbers: list[int], ctas: dict[int, Any]) -> str:
+    """Name CTAs by their indices: `CTA 1,0,0 to 7,0,0`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    ends = [(_index(ctas[run[0]]), _index(ctas[run[-1]])) for run in runs]
+    return "; ".join(f"CTA {first}" if first == last else f"CTA {first} to {last}" for first, last in ends)
 
 
 def _grouped(

@@ -7,8 +7,9 @@ for all 32, so that the common case writes without a mask.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from drywell.base.dtypes import TYPES
 from drywell.base.span import NOWHERE, Span
+from drywell.engine.compiled_layout import chunk_starts
 from drywell.engine.numpy_ops import NumpyOps
 from drywell.isa.declare import Op
 from drywell.machine.lanes import FULL, LANES
@@ -67,31 +69,45 @@ class Callee:
     returns: tuple[tuple[int, int], ...]
 
 
+class Registers(dict[int, frozenset[int]]):
+    """Sets of register indices by place, each made when it is first asked for."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[int], frozenset[int]]) -> None:
+        self._make = make
+
+    def __missing__(self, pc: int) -> frozenset[int]:
+        found = self[pc] = self._make(pc)
+        return found
+
+
 @dataclass(slots=True)
 class Threaded:
     """The callables of an executable with, per place, its span, the registers it touches, reads and writes,
     its declaration (None at a function's end), its flags, and its guard (register index, whether negated).
+    At the places `watched` an observer does more than the instruction; before those of `turn_ends` a turn may
+    end.
     """
 
     steps: list[Step]
     spans: list[Span]
-    touched: list[frozenset[int]]
-    sources: list[frozenset[int]]
-    results: list[frozenset[int]]
+    touched: Registers
+    sources: Registers
+    results: Registers
     declarations: list[Any]
     flags: list[int]
     guards: list[tuple[int, bool] | None]
     frame_bytes: int
     entry_pc: int
     callees: dict[str, Callee]
+    watched: set[int] = field(default_factory=set)
+    turn_ends: list[bool] = field(default_factory=list)
 
     def add(
         self,
         step: Step,
         span: Span,
-        touched: frozenset[int] = frozenset(),
-        sources: frozenset[int] = frozenset(),
-        results: frozenset[int] = frozenset(),
         declaration: Any = None,
         flags: int = 0,
         guard: tuple[int, bool] | None = None,
@@ -99,9 +115,6 @@ class Threaded:
         """Append a place."""
         self.steps.append(step)
         self.spans.append(span)
-        self.touched.append(touched)
-        self.sources.append(sources)
-        self.results.append(results)
         self.declarations.append(declaration)
         self.flags.append(flags)
         self.guards.append(guard)
@@ -458,27 +471,60 @@ def _end(outcome: Exit | Return) -> Step:
     return lambda w: held
 
 
+def _later(steps: list[Step], pc: int, make: Callable[[], Step]) -> Step:
+    """Return a step that is made when it is first taken, and stands in its own place from then on."""
+    made: list[Step] = []
+
+    def first(w: Any) -> Any:
+        if not made:
+            made.append(make())
+            if steps[pc] is first:
+                steps[pc] = made[0]
+        return made[0](w)
+
+    return first
+
+
 def compile_executable(executable: Executable, addresses: dict[str, int]) -> Threaded:
     """Turn an executable into threaded code; `addresses` are those of its global and const variables."""
-    threaded = Threaded([], [], [], [], [], [], [], [], executable.frame_bytes, 0, {})
+    places: list[tuple[Compiler, ops.Bound] | None] = []
+
+    def registers(of: Callable[[Compiler, ops.Bound], Iterable[int]]) -> Registers:
+        return Registers(lambda pc: frozenset() if (at := places[pc]) is None else frozenset(of(*at)))
+
+    threaded = Threaded(
+        [],
+        [],
+        registers(Compiler.touched),
+        registers(Compiler.sources),
+        registers(Compiler.results),
+        [],
+        [],
+        [],
+        executable.frame_bytes,
+        executable.linked(executable.entry.name).pc_base,
+        {},
+    )
     for linked in executable.functions:
         compiler = Compiler(executable, addresses, linked)
         threaded.callees[linked.function.name] = _callee(executable, linked)
         for instruction in linked.function.code:
             if isinstance(instruction, ops.Unknown):  # no lane gets here: link refuses one that it can reach
+                places.append(None)
                 threaded.add(_end(Exit()), instruction.span)
                 continue
+            places.append((compiler, instruction))
+            make = partial(compiler.step, instruction)
             threaded.add(
-                compiler.step(instruction),
+                _later(threaded.steps, len(threaded.steps), make),
                 instruction.span,
-                compiler.touched(instruction),
-                compiler.sources(instruction),
-                frozenset(compiler.results(instruction)),
                 instruction.declaration,
                 _flags(instruction),
                 compiler.guard(instruction),
             )
+        places.append(None)
         end = Exit() if linked.function.is_entry else Return()
         threaded.add(_end(end), threaded.spans[-1] if linked.function.code else NOWHERE)
-    threaded.entry_pc = executable.linked(executable.entry.name).pc_base
+    starts = chunk_starts(executable)
+    threaded.turn_ends = [pc in starts for pc in range(len(threaded.steps))]
     return threaded

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from drywell.base.errors import LaunchError
-from drywell.host.launch import known_switches
+from drywell.host.options import known_switches
 from drywell.host.probe import Answer, Ending, Judgement, Reading, judge_all, replay_target
 from drywell.host.question import Question, from_object, pack, to_object, unpack
 from drywell.report.text import Lines

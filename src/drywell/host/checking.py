@@ -3,17 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from drywell.base.errors import LaunchError
+from drywell.base.errors import LaunchError, UnsupportedError
+from drywell.base.events import Observer
+from drywell.engine.run import smem_symbols
 from drywell.machine.gmem import GlobalMemory
 from drywell.machine.smem import SmemSymbol, name_in
 from drywell.machine.windows import OFFSET_MASK
-from drywell.observe.hazards.checker import Checker
+from drywell.observe.hazards.checker import Checker, Told
 from drywell.observe.hazards.declared import Declared
 from drywell.observe.hazards.rules import LEVELS, Level
 from drywell.observe.roles import Roles
+from drywell.observe.tensor_memory import TmemMap
+from drywell.program.arrivals import byte_barriers
+from drywell.program.link import Executable
+from drywell.program.stored_types import f32_stores
 
 Dim3 = tuple[int, int, int]
+_OBSERVABLE = ("tmem", "roles")
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Those who watch one launch; None stands for one that was not asked for."""
+
+    tmem_map: TmemMap | None
+    checker: Checker | None
+    roles: Roles | None
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Return those that are there."""
+        return tuple(o for o in (self.tmem_map, self.checker, self.roles) if o is not None)
+
+
+def watch_of(
+    check: str,
+    observe: Sequence[str],
+    executable: Executable,
+    gmem: GlobalMemory,
+    grid: Dim3,
+    declared: Sequence[Declared] = (),
+) -> Watch:
+    """Return who watches a launch at the level `check`; UnsupportedError for what cannot be observed."""
+    for what in observe:
+        if what not in _OBSERVABLE:
+            raise UnsupportedError(f"observe='{what}': only {', '.join(_OBSERVABLE)} can be observed yet")
+    return Watch(
+        TmemMap() if "tmem" in observe else None,
+        make_checker(level_of(check), gmem, executable, grid, declared),
+        make_roles(smem_symbols(executable), grid) if "roles" in observe else None,
+    )
 
 
 def level_of(check: str) -> Level:
@@ -27,20 +68,22 @@ def level_of(check: str) -> Level:
 def make_checker(
     level: Level,
     gmem: GlobalMemory,
-    symbols: Sequence[SmemSymbol],
+    executable: Executable,
     grid: Dim3,
     declared: Sequence[Declared] = (),
 ) -> Checker | None:
     """Return a checker for one launch, None for level `off`."""
     if level == "off":
         return None
+    symbols = smem_symbols(executable)
 
     def name_of(space: str, home: int, address: int) -> str:
         if space == "global":
             return gmem.describe(address)
         return name_in(symbols, address & OFFSET_MASK)
 
-    return Checker(level, name_of, lambda cta: index_in(grid, cta), declared)
+    told = Told(f32_stores(executable), byte_barriers(executable))
+    return Checker(level, name_of, lambda cta: index_in(grid, cta), declared, told)
 
 
 def make_roles(symbols: Sequence[SmemSymbol], grid: Dim3) -> Roles:

@@ -15,8 +15,9 @@ from drywell.base.diagnostic import Edit, Finding, Severity
 from drywell.base.errors import DrywellError, PtxError
 from drywell.base.span import Span
 from drywell.host.editing import Draft, drafts
-from drywell.host.launch import Result, load
 from drywell.host.launch_file import read_launch_file
+from drywell.host.module import load
+from drywell.host.result import Result
 
 LARGEST = 32
 """How many edits one kernel gets at most."""

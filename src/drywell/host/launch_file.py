@@ -4,9 +4,7 @@ code.
 
 from __future__ import annotations
 
-import difflib
 import math
-import tomllib
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -32,6 +30,7 @@ from drywell.host.comparison import (
 from drywell.host.expect import evaluate
 from drywell.host.explaining import MOST_STEPS, explained
 from drywell.host.launch import Module, Result, launch, load
+from drywell.host.tables import LARGEST_BYTES, Tables, read_document
 from drywell.host.tensor_maps import TensorMapArgument, tensor_map
 from drywell.layout.error import LayoutError
 from drywell.layout.named import TileLayout, check_shape, parse_layout, span
@@ -81,8 +80,6 @@ _DECLARE = ("tmem", "alloc", "col", "layout", "shape")
 _EXPECT = ("value", "rtol", "atol", "exact")
 _INITS = ("normal", "uniform", "integers", "zeros", "arange", "poison", "constant")
 _A_LAYOUT = "S[(128, 256) : (1@TLane, 1@TCol)]"
-LARGEST_BYTES = 1 << 33
-"""What one buffer may take: 8 GiB."""
 POISON_BYTE = 0xDB
 """What a buffer that the kernel must fill holds before: a value that no kernel of ours computes."""
 
@@ -117,13 +114,15 @@ class LaunchFile:
     names: dict[int, str] = field(default_factory=dict)
     declared: list[Declared] = field(default_factory=list)
 
-    def run(self, explains: bool = True, **options: Any) -> tuple[Result, tuple[Comparison, ...]]:
+    def run(
+        self, explains: bool = True, check: str = "ptx", **options: Any
+    ) -> tuple[Result, tuple[Comparison, ...]]:
         """Launch it and compare every `[expect]` buffer; `options` are those of `drywell.launch`.
 
         Where numbers are wrong and nothing else is, a checked run is followed back to a layout that explains
         it, unless it is long or `explains` is false.
         """
-        is_checked = explains and bool(self.expect) and options.get("check", "off") != "off"
+        is_checked = explains and bool(self.expect) and check != "off"
         start = {name: array.copy() for name, array in self.buffers.items()} if is_checked else {}
         before = {name: self.as_float64(name) for name in self.buffers} if self.expect else {}
         wanted = {name: _evaluated(name, e, before) for name, e in self.expect.items()}
@@ -137,6 +136,7 @@ class LaunchFile:
             args=self.args,
             names=self.names,
             declared=self.declared,
+            check=check,
             **chosen,
         )
         comparisons = tuple(self._compare(name, self.expect[name], wanted[name]) for name in self.expect)
@@ -180,70 +180,17 @@ def _to_codes(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 # ---------------------------------------------------------------- reading
-@dataclass(slots=True)
-class _Reader:
-    path: Path
-
-    def fail(self, where: str, what: str, hint: str = "") -> LaunchError:
-        return LaunchError(f"{self.path}: {where}: {what}" + (f"\n  hint: {hint}" if hint else ""))
-
-    def only(self, table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-        """Refuse keys that do not exist."""
-        for key in table:
-            if key not in known:
-                close = difflib.get_close_matches(key, known, 1)
-                hint = f"did you mean '{close[0]}'?" if close else f"the keys are {', '.join(known)}"
-                raise self.fail(where, f"there is no key '{key}'", hint)
-
-    def integer(self, table: Mapping[str, Any], key: str, where: str, default: int | None = None) -> int:
-        value = table.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.fail(where, f"'{key}' must be a whole number, not {value!r}")
-        return value
-
-    def size(self, table: Mapping[str, Any], key: str, where: str) -> int:
-        value = self.integer(table, key, where)
-        if not 0 <= value <= LARGEST_BYTES:
-            raise self.fail(where, f"'{key}' is {value}; it must be 0 to {LARGEST_BYTES} bytes")
-        return value
-
-    def number(self, table: Mapping[str, Any], key: str, where: str, default: float = 0.0) -> Any:
-        value = table.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.fail(where, f"'{key}' must be a number, not {value!r}")
-        return value
-
-    def text(self, table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str | None:
-        value = table.get(key, default)
-        if value is not None and not isinstance(value, str):
-            raise self.fail(where, f"'{key}' must be a text in quotes, not {value!r}")
-        return value
-
-    def integers(
-        self, table: Mapping[str, Any], key: str, where: str, default: Any = None
-    ) -> tuple[int, ...] | None:
-        value = table.get(key, default)
-        if value is None:
-            return None
-        values = value if isinstance(value, list) else [value]
-        if not values or any(isinstance(v, bool) or not isinstance(v, int) for v in values):
-            raise self.fail(where, f"'{key}' must be a whole number or a list of them, not {value!r}")
-        return tuple(values)
-
-    def table(self, table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        value = table.get(key, {})
-        if not isinstance(value, dict):
-            raise self.fail("the file", f"'{key}' must be a table")
-        for name, entry in value.items():
-            if not isinstance(entry, dict):
-                raise self.fail("the file", f"'{key}.{name}' must be a table")
-        return value
-
-    def rows(self, table: Mapping[str, Any], key: str) -> list[Any]:
-        value = table.get(key, [])
-        if not isinstance(value, list):
-            raise self.fail("the file", f"'{key}' must be a list of tables", "write [[args]] above each")
-        return value
+class _Reader(Tables):
+    def entry(self, document: Mapping[str, Any], module: Module) -> str:
+        """Return the entry that is named, or the only one."""
+        entry = self.text(document, "entry", "the file")
+        if entry or len(module.entries) == 1:
+            return entry or module.entries[0]
+        raise self.fail(
+            "the file",
+            f"the module has {len(module.entries)} entries, so 'entry' is needed",
+            f"they are {', '.join(module.entries)}",
+        )
 
     # ------------------------------------------------------------ buffers
     def buffer(self, name: str, table: Mapping[str, Any]) -> tuple[NDArray[Any], str]:
@@ -442,31 +389,11 @@ def read_launch_file(path: str | Path) -> LaunchFile:
     Raises LaunchError naming the file, the table and the key; PtxError when the module is not legal.
     """
     path = Path(path)
-    reader = _Reader(path)
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LaunchError(
-            f"{path}: {error.strerror or error}\n  hint: give the path of a launch file (.toml)"
-        ) from None
-    except RecursionError:
-        raise LaunchError(f"{path}: nested too deeply\n  hint: a launch file needs four levels") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        hint = 'a launch file begins with: module = "kernel.ptx"'
-        raise LaunchError(f"{path}: not a TOML text: {error}\n  hint: {hint}") from None
+    reader, document = _Reader(path), read_document(path)
     reader.only(document, _TOP, "the file")
     if not isinstance(document.get("module"), str):
         raise reader.fail("the file", "'module' must name a .ptx file")
     module = load(path.parent / document["module"])
-    entry = reader.text(document, "entry", "the file") or (
-        module.entries[0] if len(module.entries) == 1 else None
-    )
-    if entry is None:
-        raise reader.fail(
-            "the file",
-            f"the module has {len(module.entries)} entries, so 'entry' is needed",
-            f"they are {', '.join(module.entries)}",
-        )
     made = {name: reader.buffer(name, table) for name, table in reader.table(document, "buffers").items()}
     buffers = {name: array for name, (array, _) in made.items()}
     formats = {name: fmt for name, (_, fmt) in made.items()}
@@ -474,16 +401,12 @@ def read_launch_file(path: str | Path) -> LaunchFile:
     maps = {
         name: reader.map(name, table, hosts) for name, table in reader.table(document, "tensor_maps").items()
     }
-    args = [reader.argument(k, a, hosts, maps) for k, a in enumerate(reader.rows(document, "args"))]
-    expect = {
-        name: reader.expectation(name, t, buffers) for name, t in reader.table(document, "expect").items()
-    }
     grid = reader.integers(document, "grid", "the file", [1])
     assert grid is not None
     return LaunchFile(
         path,
         module,
-        entry,
+        reader.entry(document, module),
         grid,
         reader.integers(document, "block", "the file"),
         reader.integers(document, "cluster", "the file"),
@@ -492,8 +415,8 @@ def read_launch_file(path: str | Path) -> LaunchFile:
         reader.integer(document, "sms", "the file") if "sms" in document else None,
         buffers,
         formats,
-        args,
-        expect,
+        [reader.argument(k, a, hosts, maps) for k, a in enumerate(reader.rows(document, "args"))],
+        {name: reader.expectation(name, t, buffers) for name, t in reader.table(document, "expect").items()},
         {id(host): name for name, host in hosts.items()},
         [reader.declared(k, d) for k, d in enumerate(reader.rows(document, "declare"))],
     )

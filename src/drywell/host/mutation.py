@@ -98,7 +98,7 @@ class _Text:
 def mutants(program: Program, entry: str) -> tuple[Mutant, ...]:
     """Return every mutant of an entry, in order of the text; no two have the same text.
 
-    >>> from drywell.host.launch import load
+    >>> from drywell.host.module import load
     >>> text = '''.version 8.6
     ... .target sm_100a
     ... .address_size 64

@@ -14,8 +14,8 @@ import numpy as np
 
 from drywell.base.diagnostic import Finding, Severity
 from drywell.base.errors import BudgetError, DeadlockError, DrywellError, KernelFault, PtxError
-from drywell.host.launch import load
 from drywell.host.launch_file import read_launch_file
+from drywell.host.module import load
 from drywell.host.mutation import Mutant, mutants
 
 Outcome = Literal["refused", "found", "fault", "deadlock", "budget", "wrong numbers", "changed", "survives"]

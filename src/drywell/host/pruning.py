@@ -152,9 +152,9 @@ def _reached(code: Sequence[ops.Bound], name: str) -> list[ops.Bound]:
     return found
 
 
-def symbols(operand: object) -> set[str]:
+def symbols(operand: ops.Nested) -> set[str]:
     """Return the names of the variables in an operand, or in a tuple of them."""
-    return {leaf.name for leaf in ops.leaves(operand) if isinstance(leaf, ops.Symbol)}  # type: ignore[arg-type]
+    return {leaf.name for leaf in ops.leaves(operand) if isinstance(leaf, ops.Symbol)}
 
 
 def _unread(code: list[ops.Bound]) -> list[ops.Bound]:

@@ -20,9 +20,10 @@ from drywell.base.errors import DrywellError, LaunchError
 from drywell.base.span import Source
 from drywell.host.arguments import Typed
 from drywell.host.flattening import flattened
-from drywell.host.launch import Module, Result
 from drywell.host.launch_file import LaunchFile, read_launch_file
+from drywell.host.module import Module
 from drywell.host.pruning import Numbered
+from drywell.host.result import Result
 from drywell.program.module import Program, check_module
 from drywell.ptx import parse_module, print_module
 
@@ -66,8 +67,8 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """A reduced kernel as text, its launch, the finding as it was, and what that took; `is_done` when no
-    single statement more can be left out.
+    """A reduced kernel as text, its launch, the finding as it was, and what that took: lines (`num_before`,
+    `num_after`), statements, runs; `is_done` when no single statement more can be left out.
     """
 
     finding: Finding
@@ -75,6 +76,7 @@ class Reduced:
     shape: Shape
     num_before: int
     num_after: int
+    statements: tuple[int, int]
     runs: int
     is_done: bool
 
@@ -117,6 +119,15 @@ class Reduction:
         self.most = _limit(executed)
         return wanted[0]
 
+    def shrink(self) -> None:
+        """Make launch and text smaller in turn until neither can be: a smaller text may do with less."""
+        self.shrink_launch()
+        shape = None
+        while shape != self.shape:
+            shape = self.shape
+            self.shrink_text()
+            self.shrink_launch()
+
     def shrink_launch(self) -> None:
         """Make the launch smaller as long as that is possible."""
         unit = self.launch.cluster or (1,)
@@ -135,17 +146,21 @@ class Reduction:
                     self._leave(group)
                 self._sweep()
             self._leave_variables()
-            size = max(len(self._left()) // _FIRST_STRETCHES, 1)
+            size = max(len(self.left()) // _FIRST_STRETCHES, 1)
             while size:
+                left = self.gone
                 self._leave_out(size)
                 self._sweep()
+                if left != self.gone:
+                    self._leave_variables()
                 size //= 2
 
-    def _left(self) -> list[int]:
+    def left(self) -> list[int]:
+        """Return the numbers of the statements that are still there and could go."""
         return [number for number in self.tree.removable() if number not in self.gone]
 
     def _leave_out(self, size: int) -> None:
-        left = self._left()
+        left = self.left()
         for end in range(len(left), 0, -size):
             self._leave(frozenset(left[max(end - size, 0) : end]))
 
@@ -250,14 +265,13 @@ def reduce_launch(
     work = Reduction(launch, tree, source, how, max_runs, deadline, tree.remarks(), shape)
     finding, is_done = work.aim(rule), True
     try:
-        work.shrink_launch()
-        work.shrink_text()
-        work.shrink_launch()
+        work.shrink()
     except OutOfBudget:
         is_done = False
     text = print_module(tree.without(work.gone))
     num_before = launch.module.program.source.text.count("\n")
-    return Reduced(finding, text, work.shape, num_before, text.count("\n"), work.runs, is_done)
+    statements = len(tree.removable()), len(work.left())
+    return Reduced(finding, text, work.shape, num_before, text.count("\n"), statements, work.runs, is_done)
 
 
 def _counts(argument: Any) -> bool:

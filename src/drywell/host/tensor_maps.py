@@ -242,9 +242,8 @@ def described(
     steps = _strides(dims, strides, array, element)
     traversal = (1,) * len(dims) if element_strides is None else _whole("element_strides", element_strides)
     if swizzle not in SWIZZLE_SPANS:
-        raise LaunchError(
-            f"tensor map: swizzle '{swizzle}' is unknown; use one of {', '.join(SWIZZLE_SPANS)}"
-        )
+        known = ", ".join(SWIZZLE_SPANS)
+        raise LaunchError(f"tensor map: swizzle '{swizzle}' is unknown; use one of {known}")
     tensor = TensorMap(
         global_address=0,
         elemtype=element,

@@ -7,9 +7,9 @@ warp surely differ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from drywell.base.record import record
 from drywell.isa.declare import Declaration, Mods
 
 _WARP: Final = 32
@@ -17,7 +17,7 @@ _ALL: Final = (1 << 64) - 1
 _WIDTH: Final = {"pred": 1} | {f"{k}{n}": n for k in "bus" for n in (8, 16, 32, 64)}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """What is known of a register: `bits` holds the values of the bits in the mask `known`; with `varies` the
     lanes of a warp differ; `thread` is c when it is the thread's number along x (or in its warp) plus c.
@@ -67,6 +67,11 @@ def evaluate(declaration: Declaration, mods: Mods, sources: tuple[Value, ...]) -
     return result if isinstance(result, tuple) else (result,) * len(declaration.writes)
 
 
+def is_told(declaration: Declaration) -> bool:
+    """Say whether `evaluate` can say something of an instruction's results."""
+    return declaration.name in _ACTS
+
+
 def allocates(declaration: Declaration) -> bool:
     """Say whether an instruction allocates columns of Tensor Memory."""
     return declaration.name == "tcgen05_alloc"
@@ -75,6 +80,18 @@ def allocates(declaration: Declaration) -> bool:
 def frees(declaration: Declaration) -> bool:
     """Say whether an instruction frees columns of Tensor Memory."""
     return declaration.name == "tcgen05_dealloc"
+
+
+def traps(declaration: Declaration) -> bool:
+    """Say whether an instruction ends the kernel as a fault."""
+    return declaration.name in ("trap", "brkpt")
+
+
+def is_data(declaration: Declaration, mods: Mods) -> bool:
+    """Say whether an instruction brings in what a launch gives to all threads alike: parameters, constants,
+    global memory.
+    """
+    return declaration.name == "ld" and str(mods.get("space")).split("::")[0] in ("param", "const", "global")
 
 
 _Sources = tuple[Value, ...]

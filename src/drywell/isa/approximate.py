@@ -23,6 +23,7 @@ from drywell.isa.float import magnitude
 from drywell.isa.ops import Ops, Value
 from drywell.isa.rules import when
 from drywell.numerics.formats import FORMATS
+from drywell.numerics.rounding import rounding_named
 
 _REF = "floating-point-instructions-"
 _HALF_REF = "half-precision-floating-point-instructions-"
@@ -98,7 +99,7 @@ def rcp(o: Ops, a: Value) -> Value:
     flushes = fmt == "f32" and _flushes(
         o
     )  # MEASURED: `ptxas` takes rcp.rn.ftz.f64, and nothing is flushed (H200)
-    return o.fdiv(fmt, o.const(one(fmt), o.width), a, str(o.i["rnd"]), flushes)
+    return o.fdiv(fmt, o.const(one(fmt), o.width), a, rounding_named(o.i["rnd"]), flushes)
 
 
 def _scaled_rcp(o: Ops, a: Value) -> Value:

@@ -38,6 +38,8 @@ def _uniform(m: Any, what: str, values: Any) -> int | None:
     """Return the one value all active lanes have; lanes that disagree on a barrier are a fault."""
     if values is None:
         return None
+    if (values == values[0]).all():
+        return int(values[0])
     found = {int(values[lane]) for lane in m.lanes()}
     if len(found) > 1:
         m.fault(

@@ -40,7 +40,7 @@ def _sum(m: Any, i: Mods, a: Values, b: Values, carry_in: Values | None) -> Valu
         total = total + carry_in
         carry |= total < carry_in
     if i["cc"]:
-        m.carry = np.where(m.mask, carry, m.carry)
+        np.copyto(m.carry, carry, where=m.mask)
     return total
 
 

@@ -15,6 +15,7 @@ from drywell.isa.declare import Mods, Op, Problem, TypeRule, instruction
 from drywell.isa.element import canonical_nan, clear_negative, is_nan
 from drywell.isa.ops import Ops, Value
 from drywell.isa.rules import when
+from drywell.numerics.rounding import rounding_named
 
 _REF = "data-movement-and-conversion-instructions-cvt"
 _INTEGERS = "u8 u16 u32 u64 s8 s16 s32 s64"
@@ -126,7 +127,7 @@ def cvt_to_integer(o: Ops, a: Value) -> Value:
     NaN gives 0, but 2^(n-1) from f64 or to 64 bits, where n are the bits of the result.
     """
     target = TYPES[str(o.i["dtype"])]
-    rounding = str(o.i["rnd"])[:2]
+    rounding = rounding_named(o.i["rnd"])
     flushes = o.i["ftz"] is not None
     return o.f_to_int(str(o.i["atype"]), a, target.bits, target.kind == "signed", rounding, flushes)
 
@@ -146,7 +147,7 @@ def cvt_from_integer(o: Ops, a: Value) -> Value:
     """Convert an integer to a float, rounded once; `.sat` clamps to [0, 1]. `.ftz` has nothing to flush."""
     fmt = str(o.i["dtype"])
     is_signed = TYPES[str(o.i["atype"])].kind == "signed"
-    result = o.int_to_f(a, is_signed, fmt, str(o.i["rnd"]))
+    result = o.int_to_f(a, is_signed, fmt, rounding_named(o.i["rnd"]))
     return o.fconvert(fmt, fmt, result, sat="sat") if o.i["sat"] else result
 
 
@@ -232,10 +233,10 @@ def cvt_float(o: Ops, a: Value) -> Value:
     large to the largest finite value.
     """
     source, target = str(o.i["atype"]), str(o.i["dtype"])
-    rounding, flushes = o.i["rnd"] or "rn", o.i["ftz"] is not None
+    rounding, flushes = rounding_named(o.i["rnd"]), o.i["ftz"] is not None
     limit = "sat" if o.i["sat"] else "satfinite" if o.i["satfinite"] else ""
-    if rounding in _TO_INTEGRAL.split():
-        integral = o.fround(source, a, rounding[:2], flushes)
+    if o.i["rnd"] in _TO_INTEGRAL.split():
+        integral = o.fround(source, a, rounding, flushes)
         return o.fconvert(source, source, integral, sat=limit) if limit else integral
     if source == target and not limit and not flushes and source in ("f32", "f64"):
         return a  # MEASURED: a plain move, NaNs as they are (H200)
@@ -265,5 +266,6 @@ def cvt_tf32(o: Ops, a: Value) -> Value:
     `.relu` clamps negative values to +0, `.satfinite` what is too large to the largest finite
     value.
     """
-    result = o.fconvert("f32", "tf32", a, str(o.i["rnd"]), "satfinite" if o.i["satfinite"] else "")
+    limit = "satfinite" if o.i["satfinite"] else ""
+    result = o.fconvert("f32", "tf32", a, rounding_named(o.i["rnd"]), limit)
     return clear_negative(o, "tf32", result) if o.i["relu"] else result

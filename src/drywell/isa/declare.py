@@ -28,17 +28,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from drywell.base.dtypes import TYPES
+from drywell.base.record import record
 
 
 class DeclarationError(TypeError):
     """A declaration that contradicts itself or another one: a bug of ours, raised at import."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Slot:
     """One word position of the head: literal (one option, its own text), or a choice; `group` ties words
     written together.
@@ -51,7 +52,7 @@ class Slot:
     group: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Op:
     """What an operand must be. `count` None = a single value, n = a brace list of n; `accepts` holds letters:
 
@@ -85,7 +86,7 @@ NON_VALUE_TYPES = (
 TypeRule = str | Op | Callable[["Mods"], "str | Op | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operand:
     """One operand of the syntax line: `kind` is value, address, pair or either; `parts` are the names
     inside (two for a pair or tensor address).
@@ -97,7 +98,7 @@ class Operand:
     is_second_optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Problem:
     """What a check found: the message, the slot or operand it is about ('' = the whole instruction), remark
     under the caret, hint.
@@ -142,7 +143,7 @@ class Mods(Mapping[str, "str | None"]):
 Check = Callable[[Mods], "Problem | str | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Declaration:
     """One declared instruction; made by `instruction`, held by `REGISTRY` under its first word."""
 
@@ -220,6 +221,7 @@ class Declaration:
 REGISTRY: dict[str, list[Declaration]] = {}
 
 _LANE_UNITS = ("alu", "fma", "mufu", "mem")
+_OPTIONAL_PAIR = re.compile(r"([\w-]+)\{\|([\w-]+)\}")
 _HEAD_WORD = re.compile(r"\{((?:\.[\w:]+)+)\}|\.?([\w:]+)")
 
 
@@ -271,7 +273,7 @@ def _operand(text: str, is_optional: bool) -> Operand:
     if text.startswith("["):
         inner = text[1:-1].replace("{", "").replace("}", "")
         return Operand("address", tuple(p.strip() for p in inner.split(",")), is_optional)
-    pair = re.fullmatch(r"([\w-]+)\{\|([\w-]+)\}", text)
+    pair = _OPTIONAL_PAIR.fullmatch(text)
     if pair:
         return Operand("pair", (pair.group(1), pair.group(2)), is_optional, True)
     if "|" in text:
@@ -294,6 +296,11 @@ def _parse_operands(rest: str) -> tuple[Operand, ...]:
 def overlap(one: Declaration, two: Declaration) -> tuple[str, ...] | None:
     """Return a spelling that both declarations accept by their slots alone, or None."""
     a, b = one.slots, two.slots
+    for mine, other in zip(a, b, strict=False):  # most differ in a word that both must have
+        if mine.is_optional or other.is_optional:
+            break
+        if not set(mine.options).intersection(other.options):
+            return None
     seen: set[tuple[int, int]] = set()
     stack: list[tuple[int, int, tuple[str, ...]]] = [(0, 0, ())]
     while stack:
@@ -322,6 +329,28 @@ def _register(declaration: Declaration) -> None:
                 f"{declaration.syntax!r} overlaps {other.syntax!r}: both accept '{'.'.join(words)}'"
             )
     REGISTRY.setdefault(declaration.root, []).append(declaration)
+
+
+def _parts(syntax: str, options: Mapping[str, str]) -> tuple[tuple[Slot, ...], tuple[Operand, ...]]:
+    """Return the slots and operands of a syntax line."""
+    head, rest = _split_head(syntax)
+    return _parse_head(syntax, head, options), _parse_operands(rest)
+
+
+def _typed_names(
+    syntax: str, slots: tuple[Slot, ...], operands: tuple[Operand, ...], types: Mapping[str, TypeRule]
+) -> list[str]:
+    """Return the names of the operands; DeclarationError unless each has a type, and each type an operand."""
+    names = [p for operand in operands for p in operand.parts]
+    for name in types:
+        if name not in names:
+            raise DeclarationError(f"{syntax!r}: a type is given for {name!r}, which is no operand of it")
+    has_type_slot = any(s.name == "type" for s in slots)
+    addresses = [o.parts[0] for o in operands if o.kind == "address"]
+    for name in names:
+        if name not in types and not has_type_slot and name not in addresses:
+            raise DeclarationError(f"{syntax!r}: operand {name!r} has no type")
+    return names
 
 
 def instruction(
@@ -355,19 +384,9 @@ def instruction(
     who signals and who blocks; `unsupported(mods)` says why a spelling that binds cannot be executed yet.
     Stacked decorators declare several syntax lines with one meaning.
     """
-    options = {**options, **(slot_options or {})}
-    head, rest = _split_head(syntax)
-    slots = _parse_head(syntax, head, options)
-    operands = _parse_operands(rest)
-    names = [p for operand in operands for p in operand.parts]
-    for name in types or {}:
-        if name not in names:
-            raise DeclarationError(f"{syntax!r}: a type is given for {name!r}, which is no operand of it")
-    has_type_slot = any(s.name == "type" for s in slots)
-    addresses = [o.parts[0] for o in operands if o.kind == "address"]
-    for name in names:
-        if name not in (types or {}) and not has_type_slot and name not in addresses:
-            raise DeclarationError(f"{syntax!r}: operand {name!r} has no type")
+    slots, operands = _parts(syntax, {**options, **(slot_options or {})})
+    typed = dict(types or {})
+    names = _typed_names(syntax, slots, operands, typed)
     written = tuple(writes.split()) if writes is not None else (("d",) if "d" in names else ())
     for name in written:
         if name not in names:
@@ -380,7 +399,7 @@ def instruction(
                 syntax=syntax,
                 slots=slots,
                 operands=operands,
-                types=dict(types or {}),
+                types=typed,
                 writes=written,
                 semantics=function,
                 is_lane=unit in _LANE_UNITS if lane is None else lane,

@@ -5,13 +5,13 @@ with them.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 
 from drywell.base.dtypes import TYPES
+from drywell.base.record import record
 from drywell.isa.declare import REGISTRY, Declaration, Mods, Problem, Slot
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mismatch:
     """Why a spelling matches no declaration: the index of the offending word (len(words) = the end),
     message, remark, hint, code.

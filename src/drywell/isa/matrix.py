@@ -24,6 +24,7 @@ from drywell.layout.fragment import (
     mma_quad_pair_factor,
 )
 from drywell.numerics.conversion import convert
+from drywell.numerics.rounding import rounding_named
 from drywell.numerics.warp_mma import quad_pair_mma, warp_mma
 
 _REF = "warp-level-matrix-instructions-"
@@ -301,7 +302,7 @@ def _product(m: Any, i: Mods, a: Any, b: Any, c: Any) -> NDArray[Any]:
         b,
         c,
         (str(i["atype"]), str(i["btype"]), str(i["dtype"])),
-        rounding=i.get("rounding") or "rn",  # type: ignore[arg-type]
+        rounding=rounding_named(i.get("rounding")),
         saturate=i.get("satfinite") is not None,
         zero_products_in_window=m.grid.options.zero_products_in_window,
     )

@@ -267,14 +267,29 @@ def _distinct(waiters: Waiters, among: NDArray[np.bool_]) -> dict[tuple[int, int
     return found
 
 
-def _try(i: Mods, waiters: Waiters) -> Any:
+def _try(m: Any, i: Mods, a: Any, parities: Any) -> Any:
     """Wait until a lane's phase is over; lanes whose phase is not get False, as after a time-out."""
+    if not m.grid.observers and (a == a[0]).all() and (parities == parities[0]).all():
+        return _try_as_one(m, i, a, int(parities[0]) & 1)
+    waiters = _waiters(m, i, a, parities)
     if _is_over(waiters).any():
         return _test(i, waiters)
     _, barrier, parity = waiters[0]
     distinct = list({(w[1].address, w[2]): w for w in waiters}.values())
     reason = barrier.reason(parity, True)
     return Wait(lambda: bool(_is_over(distinct).any()), lambda: _test(i, waiters), reason)
+
+
+def _try_as_one(m: Any, i: Mods, a: Any, parity: int) -> Any:
+    """Wait for one phase with all lanes, which nobody observes."""
+    barrier, mask = m.mbarrier(shared_address(m, i["space"], a, m.one_lane())), m.mask.copy()
+
+    def over() -> NDArray[np.bool_]:
+        return mask & barrier.test_parity(parity)
+
+    if barrier.test_parity(parity):
+        return over()
+    return Wait(lambda: barrier.test_parity(parity), over, barrier.reason(parity, True))
 
 
 @instruction("mbarrier.test_wait{.sem.scope}{.space}.b64 p, [a], state;", types=_BY_STATE, **_WAIT_SLOTS)
@@ -299,7 +314,7 @@ def mbarrier_test_wait_parity(m: Any, i: Mods, a: Any, parity: Any) -> Any:
 )
 def mbarrier_try_wait(m: Any, i: Mods, a: Any, state: Any, limit: Any) -> Any:
     """Wait, within limits, for the end of the phase that a state records, and say whether it came."""
-    return _try(i, _waiters(m, i, a, _parity_of(state)))
+    return _try(m, i, a, _parity_of(state))
 
 
 @instruction(
@@ -309,7 +324,7 @@ def mbarrier_try_wait(m: Any, i: Mods, a: Any, state: Any, limit: Any) -> Any:
 )
 def mbarrier_try_wait_parity(m: Any, i: Mods, a: Any, parity: Any, limit: Any) -> Any:
     """Wait, within limits, for the end of the phase of this parity, and say whether it came."""
-    return _try(i, _waiters(m, i, a, parity))
+    return _try(m, i, a, parity)
 
 
 @instruction(

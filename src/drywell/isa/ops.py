@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from drywell.base.dtypes import PtxType
 from drywell.isa.declare import Mods
+from drywell.numerics.rounding import Rounding
 
 Value = Any
 
@@ -130,12 +131,12 @@ class Ops(Protocol):
 
     # floats; results are canonical NaNs
     def fadd(
-        self, fmt: str, a: Value, b: Value, rounding: str = "rn", ftz: bool = False, sat: bool = False
+        self, fmt: str, a: Value, b: Value, rounding: Rounding = "rn", ftz: bool = False, sat: bool = False
     ) -> Value:
         """Add; `sat` clamps to [0, 1]."""
 
     def fmul(
-        self, fmt: str, a: Value, b: Value, rounding: str = "rn", ftz: bool = False, sat: bool = False
+        self, fmt: str, a: Value, b: Value, rounding: Rounding = "rn", ftz: bool = False, sat: bool = False
     ) -> Value:
         """Multiply."""
 
@@ -145,38 +146,38 @@ class Ops(Protocol):
         a: Value,
         b: Value,
         c: Value,
-        rounding: str = "rn",
+        rounding: Rounding = "rn",
         ftz: bool = False,
         sat: bool = False,
     ) -> Value:
         """Multiply and add with one rounding."""
 
-    def fdiv(self, fmt: str, a: Value, b: Value, rounding: str = "rn", ftz: bool = False) -> Value:
+    def fdiv(self, fmt: str, a: Value, b: Value, rounding: Rounding = "rn", ftz: bool = False) -> Value:
         """Divide."""
 
-    def fsqrt(self, fmt: str, a: Value, rounding: str = "rn", ftz: bool = False) -> Value:
+    def fsqrt(self, fmt: str, a: Value, rounding: Rounding = "rn", ftz: bool = False) -> Value:
         """Take the square root."""
 
     def fcmp(self, fmt: str, a: Value, b: Value, ftz: bool = False) -> tuple[Value, Value, Value]:
         """Return (less, equal, unordered)."""
 
     def fconvert(
-        self, src: str, dst: str, a: Value, rounding: str = "rn", sat: str = "", ftz: bool = False
+        self, src: str, dst: str, a: Value, rounding: Rounding = "rn", sat: str = "", ftz: bool = False
     ) -> Value:
         """Convert between any two formats of numerics, codes in the low bits.
 
         `sat` is '', 'sat' ([0, 1]) or 'satfinite'; rounding also rna.
         """
 
-    def fround(self, fmt: str, a: Value, rounding: str, ftz: bool = False) -> Value:
+    def fround(self, fmt: str, a: Value, rounding: Rounding, ftz: bool = False) -> Value:
         """Round to an integral value."""
 
     def f_to_int(
-        self, fmt: str, a: Value, width: int, is_signed: bool, rounding: str, ftz: bool = False
+        self, fmt: str, a: Value, width: int, is_signed: bool, rounding: Rounding, ftz: bool = False
     ) -> Value:
         """Convert to an integer, saturating; NaN as the manual says (cvt)."""
 
-    def int_to_f(self, a: Value, is_signed: bool, fmt: str, rounding: str) -> Value:
+    def int_to_f(self, a: Value, is_signed: bool, fmt: str, rounding: Rounding) -> Value:
         """Convert an integer to a float."""
 
     def mufu(self, name: str, fmt: str, a: Value) -> Value:

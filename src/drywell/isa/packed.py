@@ -14,6 +14,7 @@ from drywell.isa.declare import Mods, Op, TypeRule, instruction
 from drywell.isa.element import is_negative, unsigned_minimum, zero
 from drywell.isa.ops import Ops, Value
 from drywell.numerics.formats import FORMATS
+from drywell.numerics.rounding import Rounding, rounding_named
 
 _REF = "data-movement-and-conversion-instructions-cvt"
 _HALVES = "f16x2 bf16x2"
@@ -39,7 +40,7 @@ def clear_negative_code(o: Ops, fmt: str, code: Value) -> Value:
     return o.select(o.ne(o.and_(code, sign), zero(o, code)), zero(o, code), code)
 
 
-def _convert(o: Ops, src: str, dst: str, a: Value, rounding: str) -> Value:
+def _convert(o: Ops, src: str, dst: str, a: Value, rounding: Rounding) -> Value:
     """Convert one element as the modifiers say."""
     result = o.fconvert(src, dst, a, rounding, _limit(o))
     return clear_negative_code(o, dst, result) if o.i.get("relu") else result
@@ -109,7 +110,7 @@ def cvt_pair(o: Ops, a: Value, b: Value) -> Value:
     `.relu` clamps negative values to +0; `.satfinite` clamps to the largest finite value. NaN
     becomes the format's NaN, or its largest value where it has none.
     """
-    fmt, rounding = _element(o.i["dtype"]), str(o.i.get("rnd") or "rn")
+    fmt, rounding = _element(o.i["dtype"]), rounding_named(o.i.get("rnd"))
     return _join(o, fmt, [_convert(o, "f32", fmt, v, rounding) for v in (a, b)])
 
 
@@ -127,7 +128,8 @@ def cvt_scales(o: Ops, a: Value, b: Value) -> Value:
 
     ASSUMED: the sign is dropped, and what is too small becomes 2^-127.
     """
-    return o.pack([o.fconvert("f32", "ue8m0", v, str(o.i["rnd"]), _limit(o)) for v in (b, a)])
+    rounding = rounding_named(o.i["rnd"])
+    return o.pack([o.fconvert("f32", "ue8m0", v, rounding, _limit(o)) for v in (b, a)])
 
 
 # ---------------------------------------------------------------- stochastic rounding
@@ -263,7 +265,8 @@ def cvt_to_halves(o: Ops, a: Value) -> Value:
 )
 def cvt_halves_to_scales(o: Ops, a: Value) -> Value:
     """Convert both halves of bf16x2 to powers of two, toward zero or upwards."""
-    return o.pack([o.fconvert("bf16", "ue8m0", v, str(o.i["rnd"]), _limit(o)) for v in o.unpack(a, 2)])
+    rounding = rounding_named(o.i["rnd"])
+    return o.pack([o.fconvert("bf16", "ue8m0", v, rounding, _limit(o)) for v in o.unpack(a, 2)])
 
 
 @declare(

@@ -1,25 +1,31 @@
 """One multiplication's arithmetic: the function of numerics that its kind and the options of the run ask for.
 
-What hangs on an open question of the hardware is counted on the grid (`grid.unsettled`).
+What hangs on an open question of the hardware is counted on the grid (`grid.unsettled`). An engine may bring
+a multiplication of its own (`grid.multiplier`), which gives the same words or none: then those of `numerics`
+count.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.options import Options
+from drywell.base.record import record
 from drywell.layout.instruction_descriptor import InstructionDescriptor
 from drywell.numerics.block_scale import mma_mxf4
 from drywell.numerics.corners import Corners
 from drywell.numerics.dot import mma_f16, mma_f32
 from drywell.numerics.fast_dot import float32_of, mma_fast
 from drywell.numerics.integer_dot import mma_i8
+
+if TYPE_CHECKING:
+    from drywell.machine.grid import Grid
+    from drywell.machine.warp import Warp
 
 Codes = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -28,7 +34,7 @@ FAST_KINDS = ("f16", "tf32", "f8f6f4")
 """Kinds that `numerics="fast"` computes in float32; their sparse forms stay exact."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Terms:
     """What is multiplied: A [M, K], B [N, K], the old D [M, N] or None, all codes of their formats.
 
@@ -42,6 +48,28 @@ class Terms:
     live: Flags | None = None
     sfa: Codes | None = None
     sfb: Codes | None = None
+
+
+class Multiplier(Protocol):
+    """An engine's own multiplication."""
+
+    def perform(self, matmul: Any, ctas: tuple[Warp, ...]) -> bool:
+        """Perform a `Matmul` that nobody observes in all CTAs of its group; False: nothing has happened."""
+
+    def product(
+        self, desc: InstructionDescriptor, terms: Terms, scale_d_shift: int, options: Options
+    ) -> Codes | None:
+        """Return what `product` returns; None when this multiplication is left to it."""
+
+
+def multiplied(grid: Grid, desc: InstructionDescriptor, terms: Terms, scale_d_shift: int) -> Codes:
+    """Return the new D [M, N] as codes of its format, by the engine's multiplication if it has one."""
+    multiplier: Multiplier | None = grid.multiplier
+    if multiplier is not None:
+        found = multiplier.product(desc, terms, scale_d_shift, grid.options)
+        if found is not None:
+            return found
+    return product(desc, terms, scale_d_shift, grid.options, grid.unsettled)
 
 
 @lru_cache(maxsize=32)

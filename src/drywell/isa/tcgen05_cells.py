@@ -9,7 +9,6 @@ Both are checked at issue, and again by the machine when they perform. Source: P
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.events import Order, Role, Work
+from drywell.base.record import record
 from drywell.isa.multicast import ranks_named
 from drywell.isa.tcgen05_flow import load_flow, store_flow
 from drywell.layout.arrays import IntArray, frozen
@@ -31,6 +31,7 @@ _COMMITTED = Order("release", "cluster")
 """SPEC: a commit's arrive is a release at cluster scope. Source: PTX ISA 9.7.16.12."""
 
 if TYPE_CHECKING:
+    from drywell.machine.queue import AsyncOp
     from drywell.machine.warp import Warp
 
 _LOW = np.uint32(0xFFFF)
@@ -198,7 +199,7 @@ def _base(m: Warp, what: str, shape: str, taddr: int, num_cols: int) -> tuple[in
     return lane, col
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reduction:
     """What `ld.red` makes of the registers of a thread: `op` min or max of `type` f32, u32 or s32."""
 
@@ -238,7 +239,7 @@ def load(
     op.columns = cells.columns
     if m.grid.observers:
         op.flows = (load_flow(m.cta.linear, cells, reduction is not None),)
-    m.unwaited.append(op)
+    _await(m, op)
     return Deferred(op)
 
 
@@ -287,7 +288,7 @@ def store(
     op.columns = cells.columns
     if m.grid.observers:
         op.flows = (store_flow(m.cta.linear, cells),)
-    m.unwaited.append(op)
+    _await(m, op)
 
 
 def _write(m: Warp, cells: _Footprint, values: Cells) -> None:
@@ -315,6 +316,13 @@ def high_half(m: Warp, old: Cells) -> Cells:
     if choice == "preserve":
         return np.asarray(old & _HIGH, np.uint32)
     return np.full_like(old, _HIGH_POISON if choice == "poison" else 0)
+
+
+def _await(m: Warp, op: AsyncOp) -> None:
+    """Note an operation for the next wait; of those that are done only observers need to know."""
+    if not m.grid.observers:
+        m.unwaited = [other for other in m.unwaited if not other.done]
+    m.unwaited.append(op)
 
 
 def wait(m: Warp, unit: str) -> Wait | None:

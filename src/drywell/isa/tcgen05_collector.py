@@ -9,10 +9,10 @@ that other operand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from drywell.base.diagnostic import Finding, Severity
+from drywell.base.record import record
 from drywell.base.span import Span
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MISUSE = "COLLECTOR-MISUSE"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hint:
     """What one instruction says: `buffer` is a, b0, b1, b2 or b3, `use` fill, use, lastuse or discard.
 
@@ -34,7 +34,7 @@ class Hint:
     shape: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kept:
     """What a buffer keeps, and where it was filled."""
 
@@ -61,6 +61,7 @@ def follow(m: Warp, hint: Hint, span: Span) -> None:
         buffers[hint.buffer] = Kept(hint.operand, hint.shape, span)
     elif hint.use != "use":
         buffers.pop(hint.buffer, None)
+    m.sm.keeps[0] = bool(buffers)
 
 
 def _contradiction(hint: Hint, kept: Kept | None) -> str:

@@ -9,11 +9,10 @@ applies to the columns after the shift.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.record import record
 from drywell.layout.descriptor import BitField, FieldProblem, bit_list, fields_mask
 
 _BANKS = 4
@@ -28,7 +27,7 @@ _FIELDS = (
 _RESERVED = ((1 << 64) - 1) & ~fields_mask(_FIELDS)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class ColumnMask:
     """Column n of the product takes column n + `shift` of B, or zeros where `is_zero`."""
 

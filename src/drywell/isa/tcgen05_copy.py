@@ -6,7 +6,6 @@ TMEM. Source: PTX ISA 9.7.16.9 "Tensor Memory Data Movement".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.events import Work
+from drywell.base.record import record
 from drywell.isa.tcgen05_cells import tensor_queue
 from drywell.isa.tcgen05_flow import copy_flow, shift_flow
 from drywell.isa.tcgen05_pair import members
@@ -36,11 +36,11 @@ from drywell.machine.smem import RESERVED_BYTES
 if TYPE_CHECKING:
     from drywell.machine.warp import Warp
 
-_COL_ALIGN = 4
+COL_ALIGN = 4
 """ASSUMED: the destination column is a multiple of 4. Source: Apache TVM's cp tests on a B200."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Copy:
     """One issued copy: `chunks` [rows, chunks a row] are the byte addresses of the source in SMEM,
     `layout` its swizzle mode.
@@ -103,7 +103,7 @@ def copy(
         members(m, group)
         _check_base(m, lane, cp, int(taddr[lane]))
         try:
-            chunks = _chunks(int(sdesc[lane]), shape, multicast)
+            chunks = chunks_of(int(sdesc[lane]), shape, multicast)
         except MatmulProblem as problem:
             m.fault(problem.rule, problem.detail, problem.hint, (lane,))
         col = decode(int(taddr[lane]))[1]
@@ -123,7 +123,7 @@ def _issue(m: Warp, lane: int, what: str, planned: Copy | Shift, num_cols: int, 
 
 
 @lru_cache(maxsize=1024)
-def _chunks(word: int, shape: str, multicast: str) -> IntArray:
+def chunks_of(word: int, shape: str, multicast: str) -> IntArray:
     """Return the addresses of the chunks that a descriptor names; MatmulProblem when it can name none.
 
     UnsupportedError for what no source settles, a row that leaves its swizzle atom among it.
@@ -151,16 +151,16 @@ def _check_base(m: Warp, lane: int, cp: CpShape, taddr: int) -> None:
             hint="use the address that tcgen05.alloc stored, its lane field unchanged",
             lanes=(lane,),
         )
-    if col % _COL_ALIGN:
+    if col % COL_ALIGN:
         m.fault(
             "MISALIGNED",
-            f"tcgen05.cp.{cp.shape} starts at column {col}, which is no multiple of {_COL_ALIGN}",
+            f"tcgen05.cp.{cp.shape} starts at column {col}, which is no multiple of {COL_ALIGN}",
             lanes=(lane,),
         )
     m.sm.tmem.check(m, col, cp.num_cols, f"tcgen05.cp.{cp.shape}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shift:
     """One issued shift."""
 

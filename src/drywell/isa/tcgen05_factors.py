@@ -7,12 +7,12 @@ is missing spoils the rows of that partition. SPEC: Source: PTX ISA 9.7.16.10.7 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.record import record
 from drywell.layout.accumulator import AccumulatorLayout
 from drywell.layout.scale import metadata_cells, scale_cells
 from drywell.layout.tmem import NUM_LANES, PARTITION_LANES, decode
@@ -28,7 +28,7 @@ METADATA_COLS = 2
 """Columns of metadata that an instruction takes. SPEC: the run-time check of ptxas 13.0 has this figure."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Factors:
     """The scale factors of one operand: `taddr` of the first, `num_rows` rows of `num_blocks` scales, the
     first of them in byte `scale_id` of its column.

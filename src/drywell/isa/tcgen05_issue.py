@@ -6,7 +6,6 @@ Source: PTX ISA 9.7.16.4 "Descriptors" and 9.7.16.10; the checks of TMEM address
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from drywell.base.errors import UnsupportedError
 from drywell.base.events import Work
+from drywell.base.record import record
 from drywell.base.span import Span
 from drywell.isa.tcgen05_cells import tensor_queue
 from drywell.isa.tcgen05_collector import Hint, follow, hint_of
@@ -45,7 +45,7 @@ _SHIFTED_MS = (128, 256)
 """SPEC: M that goes with `.ashift`. Source: PTX ISA 9.7.16.10.9.1."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Sources:
     """The operands of an instruction, values of 32 lanes each; None for those it does not have.
 
@@ -77,28 +77,37 @@ def multiply(
     """Issue one multiplication for each executing thread; `collector` is the hint as it is written."""
     for lane in m.lanes():
         try:
-            planned = _Plan(m, lane, kind, form, sources).matmul(is_shifted)
+            matmul = planned(m, lane, kind, form, sources, is_shifted)
         except MatmulProblem as problem:
             m.fault(problem.rule, problem.detail, problem.hint, (lane,))
-        desc = planned.desc
+        desc = matmul.desc
         what = f"mma.kind::{kind} {desc.M}x{desc.N}x{desc.K}"
-        hint = hint_of(collector, form.is_ws, *_collected(planned, sources, lane))
-        stage = _stage(m, planned, hint, m.span)
+        hint = hint_of(collector, form.is_ws, *_collected(matmul, sources, lane))
+        stage = _stage(m, matmul, hint, m.span)
         shape = (desc.M, desc.N, desc.K)
         work = Work(
             "mma",
             form.cta_group,
             kind,
-            planned.operands.d,
+            matmul.operands.d,
             shape,
             element=str(desc.d_format),
-            layout=planned.layout.name,
+            layout=matmul.layout.name,
         )
         op = m.start("tensor", what, stage, queue=tensor_queue(m), work=work, lanes=(lane,))
         if m.grid.observers:
-            op.flows = (product_flow(m, planned),)
-        first = decode(planned.operands.d)[1]
-        op.columns = range(first, first + planned.layout.num_cols(desc.N))
+            op.flows = (product_flow(m, matmul),)
+        first = decode(matmul.operands.d)[1]
+        op.columns = range(first, first + matmul.layout.num_cols(desc.N))
+
+
+def planned(
+    m: Warp, lane: int, kind: str, form: MmaForm, sources: Sources, is_shifted: bool = False
+) -> Matmul:
+    """Return the multiplication that a lane asks for; KernelFault, MatmulProblem and UnsupportedError for
+    what cannot be.
+    """
+    return _Plan(m, lane, kind, form, sources).matmul(is_shifted)
 
 
 def form_of(m: Warp, **fields: Any) -> MmaForm:
@@ -106,20 +115,20 @@ def form_of(m: Warp, **fields: Any) -> MmaForm:
     return MmaForm(has_k96=m.grid.gpu.compute_capability in _K96_GPUS, **fields)
 
 
-def _stage(m: Warp, planned: Matmul, hint: Hint, span: Span) -> Any:
+def _stage(m: Warp, matmul: Matmul, hint: Hint, span: Span) -> Any:
     def perform() -> None:
         follow(m, hint, span)
-        planned.perform(m)
+        matmul.perform(m)
 
     return perform
 
 
-def _collected(planned: Matmul, sources: Sources, lane: int) -> tuple[str, tuple[int, int]]:
+def _collected(matmul: Matmul, sources: Sources, lane: int) -> tuple[str, tuple[int, int]]:
     """Return which operand a collector hint is about, B with `.ws` and else A, and how much of it."""
-    desc = planned.desc
-    if planned.form.is_ws:
+    desc = matmul.desc
+    if matmul.form.is_ws:
         return f"B of descriptor 0x{int(sources.b[lane]):016x}", (desc.N, desc.K)
-    if planned.form.a_in_tmem:
+    if matmul.form.a_in_tmem:
         return f"A at Tensor Memory address 0x{int(sources.a[lane]):08x}", (desc.M, desc.K)
     return f"A of descriptor 0x{int(sources.a[lane]):016x}", (desc.M, desc.K)
 

@@ -8,13 +8,13 @@ TMEM checks follow the code that ptxas 13.0 emits with --g-tensor-memory-access-
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drywell.isa.tcgen05_arithmetic import Codes, Flags, Terms, product
+from drywell.base.record import record
+from drywell.isa.tcgen05_arithmetic import Codes, Flags, Terms, multiplied
 from drywell.isa.tcgen05_cells import high_half
 from drywell.isa.tcgen05_columns import ColumnMask
 from drywell.isa.tcgen05_factors import Factors, partitions, selection
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _NARROW = {form.bits: form.shift for form in SOURCE_FORMATS.values()}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Operands:
     """Where everything but the elements comes from: TMEM addresses of D, metadata and scale factors, tiles
     in SMEM.
@@ -51,7 +51,7 @@ class Operands:
     columns: ColumnMask | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Matmul:
     """One issued multiplication: everything that is known before memory is read."""
 
@@ -71,6 +71,9 @@ class Matmul:
     def perform(self, m: Warp) -> None:
         """Read the operands and the old D, multiply, and write D, in every CTA of the group."""
         ctas = members(m, self.form.cta_group)
+        grid = m.grid
+        if grid.multiplier is not None and not grid.observers and grid.multiplier.perform(self, ctas):
+            return
         b = self._b(ctas)
         for rank, w in enumerate(ctas):
             self._perform(w, rank, b)
@@ -145,7 +148,7 @@ class Matmul:
         grid = w.grid
         sfa, sfb = self.operands.sfa, self.operands.sfb
         if sfa is None or sfb is None:
-            return product(self.desc, terms, self.scale_d_shift, grid.options, grid.unsettled)
+            return multiplied(grid, self.desc, terms, self.scale_d_shift)
         where = partitions(self.layout, split)
         a_copies, b_copies = sfa.read(w), sfb.read(w)
         row = np.arange(self.layout.num_rows)
@@ -153,14 +156,14 @@ class Matmul:
         of_b = b_copies[list(where)]
         if (of_b == of_b[0]).all():
             whole = Terms(terms.a, terms.b, terms.old, terms.live, of_a, of_b[0])
-            return product(self.desc, whole, 0, grid.options, grid.unsettled)
+            return multiplied(grid, self.desc, whole, 0)
         parts = []
         for i, b_scales in enumerate(of_b):
             rows = np.s_[i * PARTITION_LANES : (i + 1) * PARTITION_LANES]
             old = None if terms.old is None else terms.old[rows]
             live = None if terms.live is None else terms.live[rows]
             part = Terms(terms.a[rows], terms.b, old, live, of_a[rows], b_scales)
-            parts.append(product(self.desc, part, 0, grid.options, grid.unsettled))
+            parts.append(multiplied(grid, self.desc, part, 0))
         return np.concatenate(parts)
 
     # D

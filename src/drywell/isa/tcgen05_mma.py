@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from drywell.base.record import record
 from drywell.isa.declare import Check, Mods, Op, TypeRule, instruction
 from drywell.isa.rules import when
 from drywell.isa.tcgen05 import (
@@ -102,7 +103,7 @@ def tcgen05_mma_ws_sp(
     _issue(m, i, Sources(d, a, b, idesc, p, meta, zero_columns=zero_columns), is_ws=True, is_sparse=True)
 
 
-def _scale_vec(i: Mods) -> str:
+def scale_vec(i: Mods) -> str:
     """Return the scale vector that the qualifiers mean: 1X, 2X or 4X."""
     word = i.get("block") or str(i.get("scale_vec") or "").removeprefix("scale_vec::")
     return SCALE_VECS[str(i["kind"]).removeprefix("kind::"), word]
@@ -112,17 +113,17 @@ def tcgen05_mma_block_scale(
     m: Any, i: Mods, d: Any, a: Any, b: Any, idesc: Any, sfa: Any, sfb: Any, p: Any
 ) -> None:
     """Multiply A and B whose blocks along K have scale factors in TMEM, `[sfa]` and `[sfb]`."""
-    _issue(m, i, Sources(d, a, b, idesc, p, sfa=sfa, sfb=sfb), scale_vec=_scale_vec(i))
+    _issue(m, i, Sources(d, a, b, idesc, p, sfa=sfa, sfb=sfb), scale_vec=scale_vec(i))
 
 
 def tcgen05_mma_sp_block_scale(
     m: Any, i: Mods, d: Any, a: Any, b: Any, meta: Any, idesc: Any, sfa: Any, sfb: Any, p: Any
 ) -> None:
     """Multiply a sparse A by B, both with scale factors in TMEM."""
-    _issue(m, i, Sources(d, a, b, idesc, p, meta, sfa, sfb), is_sparse=True, scale_vec=_scale_vec(i))
+    _issue(m, i, Sources(d, a, b, idesc, p, meta, sfa, sfb), is_sparse=True, scale_vec=scale_vec(i))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Form:
     """One syntax line: the words and operands after `tcgen05.mma`, its kinds and other slots, and who has
     it.

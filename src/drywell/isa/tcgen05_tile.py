@@ -7,7 +7,6 @@ and mxf4nvf4 are packed without gaps; all others are plain little-endian. Source
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from drywell.base.errors import UnsupportedError
 from drywell.base.events import Remarked
+from drywell.base.record import record
 from drywell.layout.arrays import ByteArray, IntArray
 from drywell.layout.descriptor import (
     FieldProblem,
@@ -55,7 +55,7 @@ def refuse_fields(problems: tuple[FieldProblem, ...], rule: str, what: str) -> N
         raise UnsupportedError(f"{what}: {'; '.join(map(str, problems))}; this is {problems[0].kind}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stored:
     """How elements of `fmt` are stored: `bits` each, `is_packed` without gaps; in SMEM a row of K takes
     `smem_units(K)` units of `unit_bytes`.
@@ -108,7 +108,7 @@ def unpacked(rows: ByteArray, bits: int, has_slots: bool) -> ByteArray:
     return np.stack(codes, -1).reshape(len(rows), -1)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Tile:
     """An operand in SMEM: `chunks` are the numbers of its 16-byte chunks, `lowest` and `end` bound its
     bytes.

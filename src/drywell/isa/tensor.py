@@ -7,12 +7,12 @@ copy"; the walk, the swizzles and the fills are `machine.tma`'s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from drywell.base.events import Work
+from drywell.base.record import record
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
 from drywell.isa.multicast import Landing, landings
 from drywell.isa.operand import GLOBAL, SHARED, policy
@@ -56,7 +56,7 @@ _SHAPES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Where:
     """What of a tensor one lane moves: the map's address, the coordinates, how, and the im2col operand."""
 

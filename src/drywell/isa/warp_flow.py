@@ -8,11 +8,11 @@ a lane's address got; it names registers of other lanes, or bytes that a lane's 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from drywell.base.record import record
 from drywell.isa.declare import Declaration, Mods
 from drywell.isa.matrix import extents, ldmatrix, mma_sync, movmatrix, stmatrix
 from drywell.isa.warp import redux_sync, redux_sync_f32, shfl_sync, source_lane
@@ -23,7 +23,7 @@ MEMORY = -1
 """Stands in `Taken.operand` for the memory at the lane's address; `mask` is then a byte's number."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Taken:
     """Bits `mask` of element `element` of source `operand` in `lane`."""
 
@@ -33,7 +33,7 @@ class Taken:
     mask: int = ALL_BITS
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """What is asked for: bits of element `element` of destination `operand` in `lane`; of a store, byte
     `element` at the address that `lane` gave.

@@ -7,11 +7,11 @@ organization"; public CUTLASS `mma_traits_sm100_frag.hpp`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from drywell.base.record import record
 from drywell.layout.arrays import IntArray, frozen
 from drywell.layout.error import LayoutError
 from drywell.layout.tmem import NUM_LANES
@@ -19,7 +19,7 @@ from drywell.layout.tmem import NUM_LANES
 HALF_SLAB_LANES = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rectangle:
     """A block of D that lies as a block in TMEM: element (`m`+i, `n`+j) is in CTA `cta` at lane
     `lane`+i, column `col`+j.
@@ -34,7 +34,7 @@ class Rectangle:
     col: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Cells:
     """Where each element lies: `cta`, `lane`, `col`, arrays of one shape."""
 
@@ -43,7 +43,7 @@ class Cells:
     col: IntArray
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AccumulatorLayout:
     """One of the layouts A..G.
 

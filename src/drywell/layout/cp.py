@@ -7,12 +7,12 @@ destination maps asserted on a B200 by Apache TVM's `test_tcgen05_cp.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from drywell.base.errors import UnsupportedError
+from drywell.base.record import record
 from drywell.layout.arrays import ByteArray, IntArray, frozen
 from drywell.layout.descriptor import SmemDescriptor
 from drywell.layout.error import LayoutError
@@ -22,7 +22,7 @@ SHIFT_LANES = 31
 SHIFT_COLS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CpShape:
     """One legal (shape, multicast) pair of `tcgen05.cp`.
 
@@ -116,7 +116,7 @@ def source_chunks(desc: SmemDescriptor, shape: str, multicast: str = "") -> IntA
     return chunk_addresses(desc, cp.num_rows, cp.num_chunks * CHUNK_BYTES, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourceFormat:
     """A decompressing source format: 16 codes of `bits`, packed low first in a 16-byte chunk, each
     going to one byte at bit `shift`; the other bits of the byte are 0.

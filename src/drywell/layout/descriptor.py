@@ -8,16 +8,16 @@ SPEC: Source: PTX ISA 9.7.16.4.1 "Shared memory descriptor", Table 40; public CU
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+from drywell.base.record import record
 from drywell.layout.error import LayoutError
 from drywell.layout.swizzle import DESCRIPTOR_MODES, SwizzleMode
 
 ProblemKind = Literal["impossible", "unmodelled", "unconfirmed"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BitField:
     """A field of a descriptor word: `bits` wide from bit `low`, holding a value divided by `1 <<
     shift`.
@@ -55,7 +55,7 @@ class BitField:
         return stored << self.low
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FieldProblem:
     """One field that cannot be as it is. `kind` tells whether the hardware rules it out
     (`impossible`), Drywell does not model it (`unmodelled`), or no source settles it
@@ -102,7 +102,7 @@ VERSION = 1
 """SPEC: the constant of bits 46-48."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SmemDescriptor:
     """A decoded SMEM matrix descriptor. `start`, `lbo_bytes` and `sbo_bytes` are in bytes;
     `swizzle` is the raw code.

@@ -10,11 +10,11 @@ ISA 9.7.14 "ldmatrix", "stmatrix", "mma.m16n8k16" fragment tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from drywell.base.record import record
 from drywell.layout.arrays import IntArray, frozen
 from drywell.layout.error import LayoutError
 
@@ -24,7 +24,7 @@ NUMS = (1, 2, 4, 8, 16, 32, 64, 128)
 Step = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LdStShape:
     """One `.shape` of `tcgen05.ld/st`, as steps.
 
@@ -61,7 +61,7 @@ SHAPES: dict[str, LdStShape] = {
 """SPEC: the shapes of `tcgen05.ld/st`. Source: PTX ISA 9.7.16.8, Tables 49 and 50."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Window:
     """A rectangle of cells, its corner relative to the base address: `num_lanes` x `num_cols` from
     (`lane`, `col`).
@@ -86,7 +86,7 @@ class Window:
         return f"tmem[lane {lanes}, col {self.col}:{self.col + self.num_cols}]"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Fragment:
     """Where the registers of a `tcgen05.ld/st` lie, relative to the (lane, column) of its address.
 
@@ -204,7 +204,7 @@ def _steps_of(shape: LdStShape, num: int) -> tuple[IntArray, IntArray]:
     return row, col
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class MatrixFragment:
     """An `m8n8` fragment of 16-bit elements: half `h` of register `r` of thread `t` is element
     (`row[t, r, h]`, `col[t, r, h]`) of matrix `r`, rows as they lie in SMEM. Arrays are [32, num,
@@ -269,7 +269,7 @@ def mma_m16n8_accumulator() -> tuple[IntArray, IntArray]:
     return frozen(row), frozen(col)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class MmaFragment:
     """A factor or accumulator of `mma.sync`: element `i` of register `r` of thread `t` is element
     (`row[t, r, i]`, `col[t, r, i]`) of the matrix, for B its (k, n). Arrays are [32, registers,
@@ -318,7 +318,7 @@ def mma_accumulator(M: int, bits: int) -> MmaFragment:
     return MmaFragment(frozen(row.reshape(shape)), frozen(col.reshape(shape)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class QuadPairFragment:
     """A matrix of `mma.sync.m8n8k4` of f16, of which the warp holds four: `matrix[t]` says which one
     thread `t` has a part of; `row` and `col`, [32, elements], which elements.

@@ -8,9 +8,9 @@ SPEC: Source: PTX ISA 9.7.16.4.2 "Instruction descriptor", Tables for .kind::f16
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from drywell.base.record import record
 from drywell.layout.descriptor import BitField, FieldProblem, bit_list, fields_mask
 from drywell.layout.error import LayoutError
 from drywell.layout.mma_shapes import (
@@ -74,7 +74,7 @@ SCALE_FORMATS = ("ue4m3", "ue8m0")
 _FLAGS = ("is_sparse", "negate_a", "negate_b", "saturate", "transpose_a", "transpose_b")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InstructionDescriptor:
     """A decoded idesc. M, N are in elements; types, ids and `max_shift` are the raw codes of their
     fields.
@@ -182,7 +182,7 @@ def _fields(kind: str) -> tuple[BitField, ...]:
     return FIELDS[kind]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MmaForm:
     """What the instruction itself says, against which its idesc is checked.
 

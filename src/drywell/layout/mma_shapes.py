@@ -8,8 +8,7 @@ atoms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from drywell.base.record import record
 from drywell.layout.error import LayoutError
 
 KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
@@ -87,7 +86,7 @@ def row_bytes(kind: str, num_k: int) -> int:
     return num_k * bits // 8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShapeRule:
     """The N that go with each M; `rows` pairs them: ((64, (8, 16, ...)), ...). Empty when the form
     does not exist.

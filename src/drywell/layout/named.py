@@ -27,6 +27,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from drywell.base.record import record
 from drywell.layout.arrays import IntArray
 from drywell.layout.error import LayoutError
 from drywell.layout.swizzle import Address
@@ -38,7 +39,7 @@ MEMORY_AXES = ("m", "P", "F", "Bank", "TCol", "TLane")
 AXES = THREAD_AXES + MEMORY_AXES
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Iter:
     """One digit of a layout: `extent` steps of `stride` along `axis`."""
 
@@ -56,7 +57,7 @@ def step_text(stride: int, axis: str) -> str:
     return str(stride) if axis == "m" else f"{stride}@{axis}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TileLayout:
     """A layout as shard iters, replica iters and an offset per axis (sorted by axis).
 
@@ -92,7 +93,7 @@ class TileLayout:
         return " + ".join(terms)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ComposeLayout:
     """A swizzle over a layout that yields one coordinate on `m`.
 

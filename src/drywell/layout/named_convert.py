@@ -9,14 +9,14 @@ Source: CuTe layout algebra (public CUTLASS documentation); Triton `LinearLayout
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from drywell.base.record import record
 from drywell.layout.error import LayoutError
 from drywell.layout.named import ComposeLayout, Iter, Layout, TileLayout, check_shape
 from drywell.layout.swizzle import Swizzle
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CuteLayout:
     """A flat CuTe layout `shape:stride`, behind a swizzle when there is one; `offset` moves the
     pointer it starts from.
@@ -96,7 +96,7 @@ def to_cute(layout: Layout, axis_weights: Mapping[str, int] | None = None) -> Cu
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LinearLayout:
     """A map from hardware bits to logical coordinates, linear over GF(2).
 

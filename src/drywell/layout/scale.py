@@ -7,11 +7,11 @@ matrices"; public CUTLASS `Sm1xxBlockScaledConfig`, `tmem_sf_frg`, `tmem_e_frg`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from drywell.base.record import record
 from drywell.layout.accumulator import LAYOUTS, Cells
 from drywell.layout.arrays import IntArray, frozen
 from drywell.layout.error import LayoutError
@@ -54,7 +54,7 @@ def scale_block_k(K: int, scale_vec: str, is_k96: bool = False) -> int:
     return K // num_scale_blocks(scale_vec, is_k96)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class ScaleCells:
     """Where scales lie, relative to the operand's base: lane [copies, rows, blocks], col and byte
     [rows, blocks].
@@ -141,7 +141,7 @@ def scale_offsets(num_rows: int, num_scales: int) -> IntArray:
     return block * BLOCK_BYTES + (row % 32) * 16 + ((row % BLOCK_ROWS) // 32) * 4 + scale % BLOCK_SCALES
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class MetadataCells:
     """Where sparsity codes lie: `cells` of shape [copies, M, codes], and the nibble (4 bits, low
     first) in the cell.

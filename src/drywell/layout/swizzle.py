@@ -9,16 +9,17 @@ order measured on an H200.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.record import record
+
 Address = TypeVar("Address", int, NDArray[np.int64])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Swizzle:
     """CuTe's `Swizzle<B, M, S>`: XOR the `num_bits` bits from `base` up with those `shift` places
     above them.
@@ -47,7 +48,7 @@ class Swizzle:
         return f"Swizzle<{self.num_bits},{self.base},{self.shift}>"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SwizzleMode:
     """A named mode: the row width it works on, and the XORs it makes (all read the unswizzled
     address).

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drywell.base.events import ACQUIRE, RELEASE, Order, Remarked, Sync
 from drywell.base.span import Span
-from drywell.machine.lanes import LANES, Mask, lane_list
+from drywell.machine.lanes import FULL, LANES, Mask, lane_list
 from drywell.machine.outcome import Wait, WaitReason
 from drywell.machine.registers import LaneValues
 
@@ -94,20 +95,37 @@ class Meeting:
         return f"lanes {list(missing)} of the warp (membermask 0x{self.members:08x})"
 
 
+Words = NDArray[np.int64]
+
+COMPLETED, THREADS, ARRIVED, THERE, IS_FOR_ALL = range(5)
+"""The words of a named barrier, which compiled code knows too: how often it has completed, and of the round
+that is open the threads that it needs (0: none is open), which warps have come with some lanes and which with
+all, as bits, and whether it is for all warps that have not ended."""
+
+RED_THREADS = -1
+"""What stands for the threads of a `red`, which compiled code leaves alone."""
+
+
 class _Round:
     """One use of a named barrier, from its first arrival to its completion."""
 
-    __slots__ = ("arrived", "count", "is_complete", "is_red", "places", "popc", "popc_all", "use")
+    __slots__ = ("arrived", "count", "is_red", "places", "popc", "popc_all", "there", "use", "words")
 
-    def __init__(self, count: int | None, is_red: bool, use: int) -> None:
-        self.use = use
+    def __init__(self, count: int | None, is_red: bool, words: Words) -> None:
+        self.words = words
+        self.use = int(words[COMPLETED])
         self.count = count
         self.is_red = is_red
         self.arrived: dict[int, Mask] = {}
+        self.there = 0
         self.places: dict[int, Span] = {}
         self.popc = 0
         self.popc_all = 0
-        self.is_complete = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether it is over, which compiled code may have brought about."""
+        return bool(self.words[COMPLETED] > self.use)
 
     def result(self, op: Reduction) -> int | bool:
         """Return what a `red` gives all its threads."""
@@ -118,6 +136,7 @@ class NamedBarriers:
     """The sixteen barriers of a CTA. A warp counts as 32 threads once all its lanes that have not exited
     are there.
 
+    `words` are the barriers' own, `ended` which warps have ended, as bits.
     SPEC: ids 0..15; counts are multiples of 32; without a count all threads of the CTA take part; exited
     threads are not waited for. Source: PTX ISA, barrier{.cta}. Misuse is the fault NBAR-MISUSE.
     """
@@ -125,7 +144,13 @@ class NamedBarriers:
     def __init__(self, cta: Cta) -> None:
         self.cta = cta
         self._open: dict[int, _Round] = {}
-        self.completed = [0] * NUM_BARRIERS
+        self.words: Words = np.zeros((NUM_BARRIERS, 5), np.int64)
+        self.ended: Words = np.zeros(1, np.int64)
+
+    @property
+    def completed(self) -> Words:
+        """Return how often each barrier has completed."""
+        return self.words[:, COMPLETED]
 
     def sync(
         self, warp: Warp, number: int, count: int | None = None, is_aligned: bool = False
@@ -165,15 +190,16 @@ class NamedBarriers:
 
     def _leave(self, warp: Warp, number: int, turn: _Round) -> None:
         """Let the active lanes go on behind a barrier that is complete."""
-        warp.passed(Sync("named", self.cta.linear, number), turn.use)
+        if warp.grid.observers:
+            warp.passed(Sync("named", self.cta.linear, number), turn.use)
 
     def _arrive(
         self, warp: Warp, number: int, count: int | None, is_red: bool, predicate: Mask | None
     ) -> _Round:
         self._check(warp, number, count)
         turn = self._open.get(number)
-        if turn is None:
-            turn = self._open[number] = _Round(count, is_red, self.completed[number])
+        if turn is None or turn.is_complete:
+            turn = self._open[number] = _Round(count, is_red, self.words[number])
         if turn.is_red != is_red:
             warp.fault(
                 "NBAR-MISUSE", f"barrier {number} is used by red and by sync or arrive at the same time"
@@ -190,22 +216,37 @@ class NamedBarriers:
             warp.fault(
                 "NBAR-MISUSE", f"warp {warp.index} arrives at barrier {number} again before it completed"
             )
-        turn.arrived[warp.index] = mask.copy() if before is None else before | mask
+        if before is None:
+            turn.arrived[warp.index] = mask if mask is FULL else mask.copy()
+        else:
+            turn.arrived[warp.index] = before | mask
+        self._note(turn, warp.index)
         if predicate is not None:
             turn.popc += int(np.count_nonzero(predicate & mask))
             turn.popc_all += int(np.count_nonzero(mask))
         warp.changed()
-        warp.arrived(Sync("named", self.cta.linear, number), turn.use)
+        if warp.grid.observers:
+            warp.arrived(Sync("named", self.cta.linear, number), turn.use)
         self._settle(number, turn)
         return turn
+
+    def _note(self, turn: _Round, index: int) -> None:
+        """Write down that a warp has come."""
+        if self._is_there(index, turn):
+            turn.there |= 1 << index
+        threads = RED_THREADS if turn.is_red else self._threads(turn.count)
+        arrived = int(turn.words[ARRIVED]) | 1 << index
+        turn.words[:] = (turn.use, threads, arrived, turn.there, turn.count is None)
 
     def _look_for_halves(self, warp: Warp, number: int, turn: _Round) -> None:
         """Remark on a warp that reaches one use of a barrier at two places, though as a warp it should at
         one.
         """
+        if not warp.grid.observers:
+            return
         here = warp.place()
         first = turn.places.setdefault(warp.index, here)
-        if first != here and warp.grid.observers:
+        if first != here:
             upper, lower = sorted((first, here), key=lambda span: span.line)
             detail = (
                 f"a part of warp {warp.index} comes to barrier {number} here, the rest at line {lower.line}:"
@@ -232,24 +273,29 @@ class NamedBarriers:
 
     def _is_there(self, index: int, turn: _Round) -> bool:
         arrived = turn.arrived.get(index)
-        return arrived is not None and not (self.cta.warps[index].live & ~arrived).any()
+        if arrived is None or arrived is FULL:
+            return arrived is FULL
+        return not (self.cta.warps[index].live & ~arrived).any()
+
+    def _is_over(self, turn: _Round) -> bool:
+        """Say whether all participants are there."""
+        if turn.count is None:
+            return bool(turn.there | int(self.ended[0]) == (1 << len(self.cta.warps)) - 1)
+        return turn.there.bit_count() * LANES >= turn.count
 
     def _settle(self, number: int, turn: _Round) -> None:
-        warps = self.cta.warps
-        if turn.count is None:
-            is_complete = all(w.is_done or self._is_there(w.index, turn) for w in warps)
-        else:
-            is_complete = sum(LANES for i in turn.arrived if self._is_there(i, turn)) >= turn.count
-        if is_complete:
-            turn.is_complete = True
-            self.completed[number] += 1
+        if self._is_over(turn):
+            turn.words[:] = (turn.use + 1, 0, 0, 0, 0)
             del self._open[number]
             self.cta.grid.version += 1
 
     def settle(self) -> None:
         """Look again at every open barrier (lanes have exited)."""
         for number, turn in tuple(self._open.items()):
-            self._settle(number, turn)
+            if not turn.is_complete:
+                for index in turn.arrived:
+                    self._note(turn, index)
+                self._settle(number, turn)
 
     def _reason(self, number: int, turn: _Round) -> WaitReason:
         return WaitReason("named_barrier", lambda: self._text(number, turn))
@@ -259,7 +305,7 @@ class NamedBarriers:
         need = self._threads(turn.count)
         away = [w.index for w in self.cta.warps if w.index not in here and not w.is_done]
         return (
-            f"barrier {number} (use {self.completed[number]}): {len(here) * LANES} of {need}"
+            f"barrier {number} (use {turn.use}): {len(here) * LANES} of {need}"
             f" threads are there (warps {here}); warps {away} have not come"
         )
 

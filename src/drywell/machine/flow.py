@@ -7,14 +7,16 @@ it read for it. They are made only when somebody listens.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
+
+from drywell.base.record import record
 
 PartSpace = Literal["global", "shared", "local", "param", "const", "tmem", "register", "filled"]
 ALL_BITS = 0xFFFF_FFFF
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """Some bytes of a memory, or some bits of one cell or register.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.errors import KernelFault
+from drywell.base.record import record
 from drywell.machine.lanes import Bytes, LaneBuffer, Mask, Offsets, active_values, lane_list
 from drywell.machine.windows import GLOBAL_BASE
 
@@ -18,7 +18,7 @@ _FAR_BYTES = 1 << 30
 _FIRST_CAPACITY = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GlobalArray:
     """One array of global memory; `source` is the caller's array, written back after the run (None:
     scratch); `is_constant` says that it is a variable of the const space.

@@ -5,16 +5,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import product
 from typing import Any
+
+import numpy as np
 
 from drywell.arch import Gpu
 from drywell.base.diagnostic import Finding
 from drywell.base.errors import KernelFault, LaunchError
 from drywell.base.events import CtaExited, CtaStarted, Event, Observer, RegistersMoved
 from drywell.base.options import DEFAULT, Options
+from drywell.base.record import record
 from drywell.base.span import NOWHERE
 from drywell.machine.barrier import ClusterBarrier, NamedBarriers
 from drywell.machine.gmem import GlobalMemory
@@ -35,7 +37,12 @@ schedule, one time in four under a seeded one, never under the eager one.
 """
 
 
-@dataclass(frozen=True, slots=True)
+def num_modelled_sms(options: Options, gpu: Gpu, num_ctas: int) -> int:
+    """Return how many SMs a launch of so many CTAs has."""
+    return options.sms or min(gpu.sm_count, num_ctas)
+
+
+@record
 class Kernel:
     """What a kernel needs of the machine.
 
@@ -61,8 +68,11 @@ class Kernel:
 
 class Grid:
     """One launch. `version` counts changes of shared state, `clock` executed instructions (the engine's).
+    `multiplier` is the engine's own arithmetic of the tensor core, None for that of `numerics`.
 
-    CTAs come to life cluster by cluster: `admit()` makes resident what fits now, `sms` hold them.
+    CTAs come to life cluster by cluster: `admit()` makes resident what fits now, `sms` hold them. A `share`
+    (k, n) is every n-th of the homes that clusters find at first, from the k-th on, with the clusters that
+    come to them: n grids with the shares (0, n) to (n - 1, n) are the launch.
     """
 
     def __init__(
@@ -79,6 +89,7 @@ class Grid:
         observers: Sequence[Observer] = (),
         is_explicit_cluster: bool = False,
         number: int = 1,
+        share: tuple[int, int] = (0, 1),
     ) -> None:
         self.kernel: Kernel = kernel
         self.gmem = gmem
@@ -99,16 +110,22 @@ class Grid:
         self.unsettled: Counter[str] = Counter()
         self.remarks: Counter[Finding] = Counter()
         self.observers: list[Observer] = list(observers)
+        self.multiplier: Any = None
         self.version = 0
         self.clock: int = 0
         self._check_dims()
-        num_sms = options.sms or min(gpu.sm_count, self.num_ctas)
+        num_sms = num_modelled_sms(options, gpu, self.num_ctas)
         self.sms: tuple[Sm, ...] = tuple(Sm(self, i) for i in range(num_sms))
+        self.share = share
         self._plan()
 
     def _plan(self) -> None:
         """Line up the clusters: none has started."""
         self.clusters: list[Cluster] = []
+        size, homes = self.cluster_size, self._num_homes
+        self.own_sms: tuple[Sm, ...] = tuple(sm for sm in self.sms if self._is_own(sm.index // size))
+        turns = (-(-(self.num_ctas // size - home) // homes) for home in range(homes) if self._is_own(home))
+        self.num_own_ctas: int = sum(turns) * size
         self._waiting: Iterator[Dim3] = self._cluster_origins()
         self._next: Dim3 | None = next(self._waiting, None)
         self.num_exited = 0
@@ -127,11 +144,23 @@ class Grid:
                     f"cluster {self.cluster_dim} does not divide grid {self.grid_dim} along {'xyz'[axis]}"
                 )
 
+    @property
+    def _num_homes(self) -> int:
+        """Return how many clusters find SMs of their own."""
+        return max(len(self.sms) // self.cluster_size, 1)
+
+    def _is_own(self, home: int) -> bool:
+        """Say whether a home, the SMs of one cluster, is of this grid's share."""
+        k, n = self.share
+        return n == 1 or (home < self._num_homes and home % n == k)
+
     def _cluster_origins(self) -> Iterator[Dim3]:
-        """Yield the first CTA of each cluster, x fastest."""
+        """Yield the first CTA of each cluster of this grid's share, x fastest."""
         (gx, gy, gz), (cx, cy, cz) = self.grid_dim, self.cluster_dim
-        for z, y, x in product(range(0, gz, cz), range(0, gy, cy), range(0, gx, cx)):
-            yield x, y, z
+        origins = product(range(0, gz, cz), range(0, gy, cy), range(0, gx, cx))
+        for number, (z, y, x) in enumerate(origins):
+            if self._is_own(number % self._num_homes):
+                yield x, y, z
 
     @property
     def has_waiting(self) -> bool:
@@ -141,12 +170,12 @@ class Grid:
     @property
     def is_done(self) -> bool:
         """Say whether every CTA has exited or was cancelled (operations may still be pending)."""
-        return self.num_exited + self.num_cancelled == self.num_ctas
+        return self.num_exited + self.num_cancelled == self.num_own_ctas
 
     @property
     def num_waiting(self) -> int:
         """Return how many CTAs have neither started nor been cancelled."""
-        return self.num_ctas - self.num_cancelled - len(self.clusters) * self.cluster_size
+        return self.num_own_ctas - self.num_cancelled - len(self.clusters) * self.cluster_size
 
     def cancel_waiting(self) -> Dim3 | None:
         """Take the next waiting cluster out of the launch and return its first CTA (cluster launch
@@ -194,7 +223,7 @@ class Grid:
 
         ASSUMED: no two CTAs of a cluster share an SM, so that each has Tensor Memory of its own.
         """
-        homes = nsmallest(self.cluster_size, self.sms, key=lambda sm: len(sm.ctas))
+        homes = nsmallest(self.cluster_size, self.own_sms, key=lambda sm: len(sm.ctas))
         fits = len(homes) == self.cluster_size and homes[-1].has_room()
         return tuple(homes) if fits else None
 
@@ -237,7 +266,7 @@ class Grid:
 
 class Sm:
     """One SM: its Tensor Memory and the CTAs resident on it; `collectors` are what the buffers of its
-    tensor core keep.
+    tensor core keep, `keeps[0]` says whether one keeps something.
     """
 
     def __init__(self, grid: Grid, index: int) -> None:
@@ -245,6 +274,7 @@ class Sm:
         self.index: int = index
         self.ctas: list[Cta] = []
         self.collectors: dict[str, Any] = {}
+        self.keeps = np.zeros(1, np.uint8)
         self._tmem: TensorMemory | None = None
 
     @property
@@ -371,6 +401,7 @@ class Cta:
         if self.has_exited or not all(warp.is_done for warp in self.warps):
             return
         self.has_exited = True
+        self.smem.reachable[0] = 0
         if self.grid.observers:
             self.grid.emit(CtaExited(self.linear))
         self.sm.ctas.remove(self)

@@ -24,6 +24,8 @@ class LaneGroups:
     def add(self, op: AsyncOp, lanes: Iterable[int]) -> None:
         """Put `op` into the open group of each of `lanes`."""
         for lane in lanes:
+            if not op.warp.grid.observers:  # only they ask for what is done
+                self._open[lane] = [other for other in self._open[lane] if not other.done]
             self._open[lane].append(op)
 
     def commit(self, mask: Mask) -> None:

@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drywell.base.events import ACQUIRE, RELEASE, Agent, BarrierChanged, Order, Sync
 from drywell.base.span import Span
 from drywell.machine.lanes import Mask
@@ -82,22 +85,36 @@ class Entry(NamedTuple):
 
 class Ledger:
     """What happened to one live mbarrier: its init, the open phase's entries, those of the last phases,
-    newest last.
+    newest last. The number of the phase is kept in `phases[slot]`, where compiled code counts it too, which
+    writes no entries.
     """
 
-    __slots__ = ("current", "ended", "init", "phase")
+    __slots__ = ("_entries", "_noted", "_phases", "_slot", "ended", "init")
 
-    def __init__(self, init: Entry) -> None:
+    def __init__(self, init: Entry, phases: NDArray[np.uint32], slot: int) -> None:
         self.init = init
-        self.phase = 0
-        self.current: list[Entry] = []
+        self._phases, self._slot = phases, slot
+        self._entries: list[Entry] = []
+        self._noted = 0
         self.ended: deque[tuple[int, tuple[Entry, ...]]] = deque(maxlen=KEPT_PHASES)
+        phases[slot] = 0
+
+    @property
+    def phase(self) -> int:
+        """Return the number of the open phase."""
+        return int(self._phases[self._slot])
+
+    @property
+    def current(self) -> list[Entry]:
+        """Return the entries of the open phase."""
+        if self._noted != self.phase:
+            self._entries, self._noted = [], self.phase
+        return self._entries
 
     def close(self) -> None:
         """End the open phase."""
         self.ended.append((self.phase, tuple(self.current)))
-        self.current = []
-        self.phase += 1
+        self._phases[self._slot] += 1
 
 
 class Mbarrier:
@@ -174,7 +191,9 @@ class Mbarrier:
                 "MBAR-COUNT",
                 f"mbarrier.init of {self.name} with count {count}: the count must be 1..{MAX_COUNT}",
             )
-        self.memory.ledgers[self.offset] = Ledger(self._entry("init", count))
+        slot = self.offset >> 3
+        self.memory.ledgers[self.offset] = Ledger(self._entry("init", count), self.memory.phases, slot)
+        self.memory.live[slot] = 1
         self._write(Word(0, count, 0, count), "init", count, 0)
 
     def inval(self) -> None:
@@ -183,6 +202,7 @@ class Mbarrier:
         word = self.memory.words[self.offset >> 3 : (self.offset >> 3) + 1]
         self.memory.data[self.offset : self.offset + WORD_BYTES] = word.view("u1")
         phase = self.memory.ledgers.pop(self.offset).phase
+        self.memory.live[self.offset >> 3] = 0
         self.warp.changed()
         self._tell(self.word, "inval", 0, phase, phase)
 

@@ -7,12 +7,12 @@ None, a value, a tuple or a list mean "done"; see docs/design/machine.md for how
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.record import record
 from drywell.machine.queue import AsyncOp
 
 WaitKind = Literal[
@@ -27,7 +27,7 @@ WaitKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WaitReason:
     """Why lanes are blocked. `describe()` gives the words of the deadlock report, several lines if need
     be.
@@ -49,7 +49,7 @@ class WaitReason:
         return self.text()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wait:
     """Block the active lanes until `ready()`; then `then()` gives the result, as a semantics function
     would.
@@ -63,7 +63,7 @@ class Wait:
     reason: WaitReason
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deferred:
     """The destinations are written when `op`, already issued, performs: with `op.result`. Until then they
     are busy.
@@ -72,14 +72,14 @@ class Deferred:
     op: AsyncOp
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Jump:
     """The active lanes go on at `targets`: one instruction index, or one per lane (int array of 32)."""
 
     targets: int | NDArray[np.integer]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Call:
     """The active lanes enter `function` with `arguments` and come back with values for `results`."""
 
@@ -88,12 +88,12 @@ class Call:
     results: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Return:
     """The active lanes leave the function they are in; from the entry this is `Exit`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Exit:
     """The active lanes end."""
 

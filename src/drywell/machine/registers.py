@@ -39,6 +39,25 @@ def lane_dtype(width: int) -> np.dtype[Any]:
     return _DTYPES[width]
 
 
+class RegisterViews(dict[int, LaneValues]):
+    """The typed view of each register of a buffer, by register number; made when it is first asked for."""
+
+    __slots__ = ("_buffer", "_layout")
+
+    def __init__(self, layout: RegisterLayout, buffer: NDArray[np.uint8]) -> None:
+        self._layout = layout
+        self._buffer = buffer
+
+    def __missing__(self, k: int) -> LaneValues:
+        dtype, start = _DTYPES[self._layout.widths[k]], self._layout.offsets[k]
+        view = self[k] = self._buffer[start : start + LANES * dtype.itemsize].view(dtype)
+        return view
+
+    def all(self) -> list[LaneValues]:
+        """Return the views of all registers, in order."""
+        return [self[k] for k in range(len(self._layout.widths))]
+
+
 @dataclass(frozen=True, slots=True)
 class RegisterLayout:
     """Where each register lies: `widths[i]` is register i's width in bits (1, 8, 16, 32, 64 or 128).
@@ -51,35 +70,24 @@ class RegisterLayout:
     widths: tuple[int, ...]
     offsets: tuple[int, ...] = field(init=False)
     nbytes: int = field(init=False)
-    _order: tuple[tuple[int, int, tuple[int, ...]], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         offsets = [0] * len(self.widths)
-        order, position = [], 0
+        position = 0
         for width in WIDTHS:
-            members = tuple(i for i, w in enumerate(self.widths) if w == width)
-            if members:
-                order.append((width, position, members))
-            for i in members:
+            for i in (i for i, w in enumerate(self.widths) if w == width):
                 offsets[i] = position
                 position += LANES * _DTYPES[width].itemsize
-        if sum(len(members) for _, _, members in order) != len(self.widths):
-            odd = sorted(set(self.widths) - set(WIDTHS))
+        odd = sorted(set(self.widths) - set(WIDTHS))
+        if odd:
             raise ValueError(f"registers of {odd} bits: a register has 1, 8, 16, 32, 64 or 128 bits")
         object.__setattr__(self, "offsets", tuple(offsets))
         object.__setattr__(self, "nbytes", position)
-        object.__setattr__(self, "_order", tuple(order))
 
     def allocate(self) -> NDArray[np.uint8]:
         """Return a zeroed buffer for one warp."""
         return np.zeros(self.nbytes, np.uint8)
 
-    def views(self, buffer: NDArray[np.uint8]) -> list[LaneValues]:
+    def views(self, buffer: NDArray[np.uint8]) -> RegisterViews:
         """Return the typed view of each register of `buffer`, by register number."""
-        out: list[LaneValues] = [buffer[:0]] * len(self.widths)
-        for width, start, members in self._order:
-            dtype = _DTYPES[width]
-            end = start + len(members) * LANES * dtype.itemsize
-            for i, row in zip(members, buffer[start:end].view(dtype).reshape(-1, LANES), strict=True):
-                out[i] = row
-        return out
+        return RegisterViews(self, buffer)

@@ -8,12 +8,12 @@ access faults.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from drywell.base.errors import KernelFault
+from drywell.base.record import record
 from drywell.machine.lanes import Bytes, LaneBuffer
 from drywell.machine.windows import OFFSET_MASK, RANK_SHIFT
 
@@ -26,7 +26,7 @@ WINDOW_BYTES = 233_472
 _ROUND = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SmemSymbol:
     """A `.shared` variable: its name, offset in the window (0x400 is the first usable) and bytes."""
 
@@ -55,7 +55,8 @@ class SharedMemory:
     window offset.
 
     `words` are the 64-bit words of live mbarriers, indexed by offset / 8; memory shows a word only after
-    `inval`. `ledgers` has one entry per live mbarrier, by offset.
+    `inval`. `ledgers` has one entry per live mbarrier, by offset; `live` says by offset / 8 where one is and
+    `phases` in which phase. `reachable[0]` is 1 once another CTA has reached it and until its CTA exits.
     """
 
     def __init__(self, cta: Cta, nbytes: int, symbols: Sequence[SmemSymbol] = ()) -> None:
@@ -66,12 +67,22 @@ class SharedMemory:
         self.data: Bytes = np.zeros(-(-self.end // _ROUND) * _ROUND, np.uint8)
         self.buffer = LaneBuffer(self.data)
         self.words = np.zeros(self.data.size // 8, np.uint64)
+        self.live: Bytes = np.zeros(self.words.size, np.uint8)
+        self.phases = np.zeros(self.words.size, np.uint32)
+        self.reachable: Bytes = np.zeros(1, np.uint8)
         self.ledgers: dict[int, Ledger] = {}
         self.symbols: tuple[SmemSymbol, ...] = tuple(symbols)
 
     def name_of(self, offset: int) -> str:
         """Name a byte by the symbol it lies in."""
         return name_in(self.symbols, offset)
+
+    def forget(self) -> None:
+        """Let go of the bytes: no CTA reaches them again."""
+        self.data = np.zeros(0, np.uint8)
+        self.buffer = LaneBuffer(self.data)
+        self.words, self.live, self.phases = self.data.view(np.uint64), self.data, self.data.view(np.uint32)
+        self.ledgers = {}
 
     def misfit(self, offset: int, size: int) -> str:
         """Say why `[offset, offset + size)` may not be touched; '' when it may."""
@@ -139,4 +150,5 @@ def owner(cta: Cta, address: int, is_cluster: bool, what: str) -> tuple[SharedMe
             f"{reaches}, which has not executed an instruction yet: its shared memory need not be there",
             hint="meet at a cluster barrier before the first access to another CTA's shared memory",
         )
+    ctas[rank].smem.reachable[0] = 1
     return ctas[rank].smem, offset

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from drywell.base.errors import KernelFault, LaunchError
+from drywell.base.record import record
 from drywell.machine.im2col import CORNER_BITS, MODES, box_edges, corner_problems
 
 MAP_BYTES = 128
@@ -36,7 +36,7 @@ down, the innermost too."""
 _READ_BYTES = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ElementType:
     """An element type: `code` as tensormap.replace numbers it, `driver_code` as CUtensorMapDataType does,
     `bits` in memory.
@@ -101,7 +101,7 @@ SWIZZLE_SPANS = {name: {0: 0, 1: 32, 2: 64, 3: 128, 4: 96}[mode] for name, (mode
 _SMEM_ALIGN = {0: 16, 32: 256, 64: 512, 128: 1024, 96: 256}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TensorMap:
     """A tensor map. Dimensions go innermost first; `global_stride` is in bytes, for dimensions 1 and up.
 

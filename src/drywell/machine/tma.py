@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.errors import UnsupportedError
+from drywell.base.record import record
 from drywell.layout.swizzle import SWIZZLE_MODES
 from drywell.machine.im2col import MAP_MODES, num_pixels, pixels, start_problem, store_problem
 from drywell.machine.interleave import sliced
@@ -55,7 +55,7 @@ _NAN_FILL = np.array(0x7FF7, "<u2")
 """MEASURED (H200): what a fill with NaN puts into every two bytes, whatever the type."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Box:
     """The box of a map: `counts` of its outer dimensions (dimension 1 first), `row_bytes` of a row in
     global memory, `pitch` in SMEM, `slot_bytes` of data in 16 bytes of it.
@@ -228,7 +228,7 @@ def _check_mode(m: Warp, tmap: TensorMap, coords: tuple[int, ...], mode: str) ->
         m.fault("TMA-BOX", f"{problem} (an im2col map with corners {tmap.lower_corner}, {tmap.upper_corner})")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Inside:
     """The part of a box inside the tensor: its first byte's address, its shape and strides (outermost
     dimension first, bytes last), and where it lies in the box. `nbytes` is how far it reaches in the tensor:
@@ -242,7 +242,7 @@ class _Inside:
     nbytes: int
 
 
-def _written_end(tmap: TensorMap) -> int:
+def written_end(tmap: TensorMap) -> int:
     """Return where a store ends in the innermost dimension.
 
     MEASURED (H200): it writes whole chunks of 16 bytes, also those that reach over the tensor's edge.
@@ -355,7 +355,7 @@ def write_box(
     box = box_of(tmap, mode)
     shaped = data.reshape(*box.counts[::-1], box.row_bytes)
     ftz = tmap.elemtype.endswith(".ftz")
-    for at, piece in _targets(tmap, coords, mode, _written_end(tmap)):
+    for at, piece in _targets(tmap, coords, mode, written_end(tmap)):
         view, new = _tensor_view(m, piece, True), shaped[at][piece.where]
         view[...] = combine(op, tmap.elemtype, view, new, ftz=ftz) if op else new
 

@@ -44,13 +44,14 @@ Index = NDArray[np.integer[Any]]
 
 class TmemHolding:
     """What one CTA holds: `mine` and `starts` are granule masks, `sizes` the columns of each base granule,
-    `pairs` the allocation of the CTA pair that a base granule came from.
+    `pairs` the allocation of the CTA pair that a base granule came from. `flat` is for compiled code: `mine`,
+    then the addresses of the SM's cells and `written` flags, once something is held.
     """
 
-    __slots__ = ("allocators", "is_used", "last_cols", "mine", "pairs", "relinquished", "sizes", "starts")
+    __slots__ = ("allocators", "flat", "is_used", "last_cols", "pairs", "relinquished", "sizes", "starts")
 
     def __init__(self) -> None:
-        self.mine = 0
+        self.flat = np.zeros(3, np.uint64)
         self.starts = 0
         self.sizes: dict[int, int] = {}
         self.allocators: dict[int, int] = {}
@@ -58,6 +59,15 @@ class TmemHolding:
         self.relinquished = False
         self.last_cols = NUM_COLS
         self.is_used = False
+
+    @property
+    def mine(self) -> int:
+        """Return the granules held, a bit each."""
+        return int(self.flat[0])
+
+    @mine.setter
+    def mine(self, mask: int) -> None:
+        self.flat[0] = mask
 
 
 class Ask(NamedTuple):
@@ -258,6 +268,7 @@ class TensorMemory:
         holding = m.cta.tmem
         self.sm_map |= mask
         holding.mine |= mask
+        holding.flat[1:] = self.cells.ctypes.data, self.written.ctypes.data
         holding.starts |= 1 << granule
         holding.sizes[granule] = num_cols
         holding.allocators[granule] = m.index

@@ -37,11 +37,14 @@ from drywell.machine.lanes import FULL, LANES, Bytes, Mask, lane_list
 from drywell.machine.local import LaneMemory
 from drywell.machine.mbarrier import Mbarrier
 from drywell.machine.queue import AsyncOp, locate
-from drywell.machine.registers import LaneValues, RegisterLayout
+from drywell.machine.registers import LaneValues, RegisterLayout, RegisterViews
 from drywell.machine.windows import CALL_PARAMS, RANK_SHIFT
 
 if TYPE_CHECKING:
     from drywell.machine.grid import Cluster, Cta, Grid, Sm
+
+
+_NO_GROUPS = LaneGroups()
 
 
 class Warp:
@@ -87,7 +90,7 @@ class Warp:
         self.index: int = index
         self._agent = Agent(cta.linear, index)
         self.registers = layout.allocate()
-        self.values: list[LaneValues] = layout.views(self.registers)
+        self.values: RegisterViews = layout.views(self.registers)
         self.live: Mask = np.arange(index * LANES, index * LANES + LANES) < cta.grid.num_threads
         self.mask: Mask = self.live.copy()
         self.carry: Mask = np.zeros(LANES, np.bool_)
@@ -110,6 +113,17 @@ class Warp:
     def is_done(self) -> bool:
         """Say whether every lane has exited."""
         return not self.live.any()
+
+    def forget(self) -> None:
+        """Let go of what it held, all lanes having exited; the last of its cluster, of all shared memory."""
+        self.registers = np.zeros(0, np.uint8)
+        self.values = self.grid.kernel.registers.views(self.registers)
+        self.specials.clear()
+        self.bulk_groups = self.cp_async_groups = _NO_GROUPS
+        self.local, self.call_params = LaneMemory("local", 0), LaneMemory("param", 0, CALL_PARAMS)
+        if all(cta.has_exited for cta in self.cluster.ctas):
+            for cta in self.cluster.ctas:
+                cta.smem.forget()
 
     def lanes(self) -> tuple[int, ...]:
         """Return the active lanes, lowest first."""
@@ -477,6 +491,8 @@ class Warp:
             self.grid.emit(LanesExited(self._agent, lane_list(mask), self.span))
         for meeting in tuple(self.meetings.values()):
             meeting.settle()
+        if self.is_done:
+            self.cta.barriers.ended[0] |= 1 << self.index
         self.cta.barriers.settle()
         self.cluster.barrier.settle()
         if self.is_done:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.record import record
 from drywell.numerics.formats import FORMATS, NAN, BoolArray, UIntArray, decode
 from drywell.numerics.window import NO_EXPONENT, Accumulator, Int32Array
 
@@ -24,7 +24,7 @@ _HALVES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np
 _RAW = np.array([_DEAD, 0, 0, 0, 1, 1, 2, 2] * 2, np.int8)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScaledOperand:
     """A or B: `halves` [K, rows] are signed halves, `raw` their stored exponents, negative for a zero.
 

@@ -9,7 +9,8 @@ that switch would have changed; nothing is added where the question makes no dif
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+
+from drywell.base.record import record
 
 Unsettled = Counter[str]
 """How many words hang on each open question: names of `Corners`' fields, and `k96_window`."""
@@ -18,7 +19,7 @@ K96_WINDOW = "k96_window"
 """Words of K = 96 in which the window dropped bits: no public model covers that form at all."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Corners:
     """One position for each open question.
 

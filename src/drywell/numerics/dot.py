@@ -15,13 +15,14 @@ falls below the normal numbers. ASSUMED: the negate bits flip signs only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from drywell.base.record import record
 from drywell.numerics.corners import Unsettled
 from drywell.numerics.formats import (
     CONSTANTS,
@@ -56,7 +57,7 @@ _BLOCK_ELEMENTS = 1 << 15  # Elements of D worked on at a time: the int32 tempor
 _TERMS_PER_INT32 = 8  # Each term is below 2^27; 8 of them and D (below 2^26) fit an int32.
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Operand:
     """A or B taken apart; arrays are [K, rows]. Zeros have magnitude 0 and `NO_EXPONENT`.
 
@@ -74,7 +75,7 @@ class _Operand:
     nan_rows: BoolArray | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Form:
     """Everything of one instruction but its numbers."""
 
@@ -99,7 +100,7 @@ class _Form:
         return self.zero_raw if self.zero_d_exponent is None else self.zero_d_exponent
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Inputs:
     """The codes of one instruction, checked; `sfa` and `sfb` are ue8m0 codes or None, `live` a mask of A."""
 

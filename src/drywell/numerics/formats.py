@@ -7,13 +7,14 @@ integers only (`decode`); `to_float64` gives the same value as an exact float64.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from drywell.base.record import record
 
 UIntArray = NDArray[np.unsignedinteger[Any]]
 BoolArray = NDArray[np.bool_]
@@ -28,7 +29,7 @@ NanStyle = Literal["ieee", "all_ones", "none"]
 _CONTAINERS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Format:
     """A binary number format; `FORMATS` holds one for each name.
 

@@ -16,6 +16,18 @@ Rounding = Literal["rn", "rna", "rz", "rm", "rp"]
 """Nearest even, nearest away from zero, toward zero, toward minus infinity, toward plus infinity."""
 
 ROUNDINGS: tuple[Rounding, ...] = ("rn", "rna", "rz", "rm", "rp")
+_NAMED: dict[str | None, Rounding] = {
+    None: "rn",
+    **{rounding: rounding for rounding in ROUNDINGS},
+    **{f"{rounding}i": rounding for rounding in ROUNDINGS},
+}
+
+
+def rounding_named(word: str | None) -> Rounding:
+    """Return the rounding that a modifier names: `rz`, or `rzi` to an integral value; `rn` for none."""
+    return _NAMED[word]
+
+
 
 U64 = NDArray[np.uint64]
 

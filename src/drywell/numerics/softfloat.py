@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from drywell.base.record import record
 from drywell.numerics.conversion import clamp_unit, clear_negative, flush_subnormals, propagate_nan
 from drywell.numerics.exact_arithmetic import exact_add, exact_div, exact_fma, exact_mul, exact_sqrt
 from drywell.numerics.formats import CONSTANTS, FORMATS, BoolArray, UIntArray, as_codes, to_float64
@@ -31,7 +31,7 @@ _FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float
 _SAFE_IN_F32 = (np.add, np.subtract, np.sqrt)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Operation:
     """How one operation is done: rounded to nearest by the machine, and any other way in integers.
 

@@ -8,17 +8,17 @@ MEASURED: that unselected elements, NaN and Inf among them, take no part; B200, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from drywell.base.record import record
 from drywell.numerics.formats import BoolArray, IntArray
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SparseRule:
     """How one kind reads its codes.
 
@@ -65,7 +65,7 @@ SPARSE_RULES: MappingProxyType[str, SparseRule] = MappingProxyType(
 """The rule of every kind of `tcgen05.mma.sp`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IllegalCode:
     """An undefined metadata code: row of A, chunk along K, and the code."""
 
@@ -74,7 +74,7 @@ class IllegalCode:
     code: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Selection:
     """What metadata selects.
 

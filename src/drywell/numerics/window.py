@@ -6,12 +6,12 @@ mxf8f6f4) and `block_scale` (mxf4, mxf4nvf4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from drywell.base.record import record
 from drywell.numerics.formats import FORMATS, BoolArray, Decoded, UIntArray, as_codes, decode
 from drywell.numerics.rounding import bit_length
 
@@ -24,7 +24,7 @@ ZERO_EXPONENT = -126
 """MMA-Sim's exponent of a zero."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Accumulator:
     """The old D taken apart, [M, N]: value = sign * magnitude * 2^(raw - mantissa_bits).
 

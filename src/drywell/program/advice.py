@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 
 from drywell.base.diagnostic import Diagnostic, Severity
 from drywell.base.span import Span
-from drywell.isa.abstract import allocates, frees
 from drywell.isa.tcgen05_words import idesc_remarks, smem_remarks
 from drywell.layout.descriptor import FieldProblem
 from drywell.program import operands as ops
 from drywell.program.arrivals import barrier_uses
-from drywell.program.flow import Block, blocks, successors
+from drywell.program.columns import kept_columns
+from drywell.program.flow import Block, blocks, targets
 from drywell.program.module import Function, Program
-from drywell.program.values import State, states, stepped, value_of
+from drywell.program.values import State, places_behind, states, stepped, value_of
 
 _HOW = "let all lanes of the warp execute it: branch on what is the same for a warp, such as tid.x / 32"
 
@@ -51,21 +51,22 @@ def converged_by_all(function: Function) -> list[Diagnostic]:
     graph = blocks(code)
     out: list[Diagnostic] = []
     parting: list[tuple[int, Span]] = []
-    for number, state in enumerate(states(code, graph)):
+    places = places_behind(code, _asked(code))
+    for number, state in enumerate(states(code, graph, places)):
         if state is None:
             continue
-        for place in stepped(code, graph[number], state):
+        for place in stepped(code, graph[number], state, places):
             instruction = code[place]
             if not isinstance(instruction, ops.Bound):
                 continue
-            out += words_are_possible(instruction, state)
-            if instruction.guard is None or not value_of(instruction.guard, state).varies:
+            if instruction.declaration.unit == "tensor":
+                out += words_are_possible(instruction, state)
+            guard = _parting_guard(instruction)
+            if guard is None or not value_of(guard, state).varies:
                 continue
             if instruction.declaration.converged:
-                out.append(
-                    _parted(instruction, f"its guard {instruction.guard.name} differs from lane to lane")
-                )
-            elif any(isinstance(source, ops.Target) for source in instruction.sources):
+                out.append(_parted(instruction, f"its guard {guard.name} differs from lane to lane"))
+            else:
                 parting.append((number, instruction.span))
     for number, span in parting:
         for block in _between(graph, number):
@@ -74,6 +75,24 @@ def converged_by_all(function: Function) -> list[Diagnostic]:
                     why = f"the branch of line {span.line} goes by a predicate that differs from lane to lane"
                     out.append(_parted(one, why))
     return out
+
+
+def _asked(code: Sequence[ops.Code]) -> Iterator[int]:
+    """Yield the registers that are asked about: guards that may part lanes, and what may be a descriptor."""
+    for instruction in code:
+        if isinstance(instruction, ops.Bound):
+            guard = _parting_guard(instruction)
+            if guard is not None:
+                yield guard.index
+            if instruction.declaration.unit == "tensor":
+                leaves = (leaf for source in instruction.sources for leaf in ops.leaves(source))
+                yield from (leaf.index for leaf in leaves if isinstance(leaf, ops.Register))
+
+
+def _parting_guard(instruction: ops.Bound) -> ops.Register | None:
+    """Return the guard of a jump or an `.aligned` instruction."""
+    is_one = instruction.declaration.converged or targets(instruction)
+    return instruction.guard if is_one else None
 
 
 def _parted(instruction: ops.Bound, why: str) -> Diagnostic:
@@ -118,13 +137,11 @@ def _meeting(graph: Sequence[Block], number: int) -> set[int]:
 
 
 def words_are_possible(instruction: ops.Bound, state: State) -> list[Diagnostic]:
-    """Require the descriptors of tcgen05.mma and .cp, as far as their bits are known, to be possible.
+    """Require the descriptors of a tcgen05.mma or .cp, as far as their bits are known, to be possible.
 
     Source: PTX ISA 9.7.16.4, matrix and instruction descriptors.
     """
     declaration = instruction.declaration
-    if declaration.unit != "tensor":
-        return []
     declared = [o for o in declaration.operands if o.parts[0] not in declaration.writes]
     out: list[Diagnostic] = []
     operands = dict(zip((o.parts[0] for o in declared), instruction.sources, strict=False))
@@ -151,47 +168,19 @@ _DECODE = "'drywell idesc' and 'drywell descriptor' say what every bit of such a
 # Tensor Memory
 
 
-def columns_are_freed(reached: Sequence[Function]) -> list[Diagnostic]:
-    """Require a way from each tcgen05.alloc to a tcgen05.dealloc.
-
-    Source: PTX ISA 9.7.16.7.1: all allocated columns must be freed before the kernel ends.
-    """
-    freeing = {f.name for f in reached if any(_frees(one) for one in f.code)}
-    out = []
-    for function in reached:
-        for place, one in enumerate(function.code):
-            if not isinstance(one, ops.Bound) or not allocates(one.declaration):
-                continue
-            behind = [function.code[p] for p in _behind(function.code, place)]
-            is_freed = any(_frees(later) or _calls(later, freeing) for later in behind)
-            if not is_freed and function is reached[0]:
-                message = "no way from this tcgen05.alloc leads to a tcgen05.dealloc: the columns stay taken"
-                hint = "tcgen05.dealloc them in the warp that allocates, behind the last use"
-                out.append(_warning("E0341", message, one.span, hint))
-    return out
-
-
-def _frees(instruction: ops.Code) -> bool:
-    """Say whether an instruction frees columns, or may: of one that is not known nothing is."""
-    return isinstance(instruction, ops.Unknown) or frees(instruction.declaration)
-
-
-def _calls(instruction: ops.Code, names: set[str]) -> bool:
-    return isinstance(instruction, ops.Bound) and any(
-        isinstance(source, ops.FunctionRef) and source.name in names for source in instruction.sources
-    )
-
-
-def _behind(code: Sequence[ops.Code], place: int) -> set[int]:
-    """Return the places that a lane can get to from one."""
-    seen: set[int] = set()
-    work = list(successors(code, place))
-    while work:
-        at = work.pop()
-        if at < len(code) and at not in seen:
-            seen.add(at)
-            work += successors(code, at)
-    return seen
+def columns_are_freed(reached: Sequence[Function]) -> Iterator[Diagnostic]:
+    """Require a way from each tcgen05.alloc to a tcgen05.dealloc, and no way out past it that data decide."""
+    hint = "tcgen05.dealloc them in the warp that allocates, behind the last use"
+    for kept in kept_columns(reached):
+        if kept.skips is None:
+            message = "no way from this tcgen05.alloc leads to a tcgen05.dealloc: the columns stay taken"
+            yield _warning("E0341", message, kept.alloc, hint)
+        else:
+            message = (
+                f"line {kept.skips.line} lets lanes leave without a tcgen05.dealloc, which they come to"
+                " otherwise: the columns stay taken"
+            )
+            yield _warning("E0341", message, kept.alloc, f"{hint}, on that way too")
 
 
 # barriers

@@ -4,8 +4,7 @@ is computed from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from drywell.base.record import record
 from drywell.base.span import Span
 from drywell.program import operands as ops
 from drywell.program.link import Executable, plain_name
@@ -14,7 +13,7 @@ from drywell.program.module import Function
 _BARRIER_OPERANDS = ("mbar", "mbarrier")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arrival:
     """An instruction at `pc` that arrives on (or completes bytes of) a barrier in one of the shared
     variables `symbols`.
@@ -43,9 +42,8 @@ def _definitions(function: Function) -> dict[int, list[ops.Bound]]:
     found: dict[int, list[ops.Bound]] = {}
     for instruction in function.code:
         if isinstance(instruction, ops.Bound):
-            for leaf in ops.leaves(instruction.destinations):
-                if isinstance(leaf, ops.Register):
-                    found.setdefault(leaf.index, []).append(instruction)
+            for register in ops.written(instruction):
+                found.setdefault(register.index, []).append(instruction)
     return found
 
 
@@ -67,7 +65,7 @@ def _roots(
     return frozenset(roots)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BarrierUse:
     """An instruction that arrives on, or waits for, a barrier in one of the shared variables `symbols`
     (none: the text does not tell).
@@ -87,8 +85,10 @@ def barrier_uses(function: Function) -> tuple[BarrierUse, ...]:
         if not isinstance(instruction, ops.Bound):
             continue
         declaration = instruction.declaration
+        if not declaration.arrives and not declaration.waits:
+            continue
         barrier = _barrier_operand(instruction)
-        if barrier is not None and (declaration.arrives or declaration.waits):
+        if barrier is not None:
             symbols = _roots(barrier, definitions)
             out.append(BarrierUse(instruction.span, symbols, declaration.arrives, declaration.waits))
     return tuple(out)
@@ -106,3 +106,15 @@ def arrivals(executable: Executable) -> tuple[Arrival, ...]:
                 is_completion = instruction.declaration.completes_by == "mbarrier"
                 out.append(Arrival(linked.pc_base + k, instruction.span, name, symbols, is_completion))
     return tuple(out)
+
+
+def byte_barriers(executable: Executable) -> frozenset[str]:
+    """Return the shared variables on which whatever arrives brings bytes, or tells of them: each copy that
+    completes there, each arrive.expect_tx.
+    """
+    sites = arrivals(executable)
+    bytes_come = {s for site in sites if site.is_completion or "expect_tx" in site.name for s in site.symbols}
+    others = [site for site in sites if not site.is_completion and "expect_tx" not in site.name]
+    if any(not site.symbols for site in others):
+        return frozenset()
+    return frozenset(bytes_come - {symbol for site in others for symbol in site.symbols})

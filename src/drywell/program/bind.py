@@ -4,8 +4,9 @@ constants, symbols and places.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import repeat
 
 from drywell.base.diagnostic import Severity
 from drywell.base.span import Span
@@ -37,27 +38,33 @@ def bind(instruction: tree.Instruction, scope: Scope, context: Context) -> ops.C
     """Return the bound instruction; `Unknown` for one that cannot be executed and, after reporting why, for
     one that is not legal.
     """
-    words = tuple([w.text for w in instruction.words])
-    unknown = ops.Unknown(".".join(words), instruction.span)
-    found = _decoded(words)
+    found = _decoded(tuple([w.text for w in instruction.words]))
     if isinstance(found, Mismatch):
         _report_mismatch(found, instruction, context)
-        return unknown
+        return _unknown(instruction)
     form, wrong = found
     for problem in wrong:
         span = _slot_span(instruction, form.mods, problem.slot)
         context.report(problem.code, problem.message, span, problem.at, problem.hint)
     if wrong or not _target_has_it(form.declaration, instruction, context):
-        return unknown
+        return _unknown(instruction)
     try:
         return _bound(instruction, Resolver(form, scope, context))
     except Unfit as unfit:
         at = f"the form is {form.declaration.syntax}"
         context.report(unfit.code, unfit.message, unfit.span, at, unfit.hint)
-        return unknown
+        return _unknown(instruction)
     except Unsupported as reason:
         context.report("E0303", str(reason), instruction.span, _NOT_LAUNCHED, severity=Severity.WARNING)
-        return replace(unknown, reason=str(reason))
+        return _unknown(instruction, str(reason))
+
+
+def _spelling(instruction: tree.Instruction) -> str:
+    return ".".join(w.text for w in instruction.words)
+
+
+def _unknown(instruction: tree.Instruction, reason: str = "") -> ops.Unknown:
+    return ops.Unknown(_spelling(instruction), instruction.span, reason)
 
 
 def _report_mismatch(found: Mismatch, instruction: tree.Instruction, context: Context) -> None:
@@ -76,16 +83,15 @@ def _slot_span(instruction: tree.Instruction, mods: Mods, slot: str) -> Span:
 
 
 def _target_has_it(declaration: Declaration, instruction: tree.Instruction, context: Context) -> bool:
-    spelling = ".".join(w.text for w in instruction.words)
     if declaration.targets and context.target not in declaration.targets:
-        message = f"'{spelling}' does not exist on {context.target}"
+        message = f"'{_spelling(instruction)}' does not exist on {context.target}"
         hint = f"it is there on {', '.join(declaration.targets)}"
         context.report("E0313", message, instruction.span, hint=hint)
         return False
     if context.version < declaration.since:
         needed = ".".join(map(str, declaration.since))
         at = f"the text says .version {context.version[0]}.{context.version[1]}"
-        message = f"'{spelling}' needs .version {needed}"
+        message = f"'{_spelling(instruction)}' needs .version {needed}"
         context.report("E0314", message, instruction.span, at, f"write .version {needed}")
         return False
     return True
@@ -97,10 +103,9 @@ def _bound(instruction: tree.Instruction, resolver: Resolver) -> ops.Bound:
     given = instruction.operands
     if resolver.scope.registers.has_vectors:
         given = tuple(_spread(operand, resolver.scope) for operand in given)
-    lined_up = _match(declaration.operands, given, form)
+    lined_up = _lined_up(declaration.operands, given, form)
     if lined_up is None:
-        spelling = ".".join(w.text for w in instruction.words)
-        message = f"the operands of '{spelling}' do not fit its form ({len(given)} given)"
+        message = f"the operands of '{_spelling(instruction)}' do not fit its form ({len(given)} given)"
         raise Unfit(message, instruction.span, code="E0321")
     destinations: list[tuple[ops.Operand, Op]] = []
     sources: list[tuple[ops.Operand | tuple[ops.Operand, ...] | None, Op | tuple[Op, ...] | None]] = []
@@ -159,6 +164,15 @@ def _shape_matches(shape: Shape, operand: tree.Operand, form: Form) -> bool:
 def _may_be_absent(shape: Shape, form: Form) -> bool:
     op = form.types[shape.parts[0]]
     return shape.is_optional or op is None or op.type == "params"
+
+
+def _lined_up(
+    shapes: tuple[Shape, ...], given: tuple[tree.Operand, ...], form: Form
+) -> Sequence[tree.Operand | None] | None:
+    """Line the operands up with the declared ones; None when they do not fit."""
+    if len(shapes) == len(given) and all(map(_shape_matches, shapes, given, repeat(form))):
+        return given
+    return _match(shapes, given, form)
 
 
 def _match(

@@ -6,11 +6,12 @@ import itertools
 from dataclasses import dataclass, field
 
 from drywell.base.diagnostic import Diagnostic, Severity
+from drywell.base.record import record
 from drywell.base.span import Span
 from drywell.program.storage import Storage
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Signature:
     """How a function is declared: what its callers give and get."""
 

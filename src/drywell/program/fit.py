@@ -26,6 +26,8 @@ def _same_kind(register: PtxType, wanted: PtxType) -> bool:
 def register_fits(register: PtxType, op: Op) -> bool:
     """Tell whether a register of this type may be used where `op` is wanted."""
     wanted = TYPES[op.type]
+    if register is wanted:
+        return True
     if register.bits == wanted.bits:
         return _same_kind(register, wanted)
     if not op.is_relaxed or register.bits < wanted.bits or "pred" in (register.kind, wanted.kind):

@@ -8,12 +8,12 @@ its lanes and a function returns. A call goes on behind itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from drywell.base.record import record
 from drywell.program import operands as ops
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """Instructions `start` to `stop` (behind the last) that run one after the other, and the numbers of the
     blocks before and behind; `leaves` when the function may be left here.
@@ -26,7 +26,7 @@ class Block:
     leaves: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loop:
     """A natural loop: the number of its head, and of all its blocks."""
 
@@ -37,6 +37,8 @@ class Loop:
 def targets(instruction: ops.Code) -> tuple[int, ...]:
     """Return the places an instruction may jump to."""
     if isinstance(instruction, ops.Unknown):
+        return ()
+    if instruction.declaration.family != "control":
         return ()
     places: dict[int, None] = {}
     for source in instruction.sources:
@@ -67,7 +69,8 @@ def goes_on(instruction: ops.Code) -> bool:
 def successors(code: Sequence[ops.Code], place: int) -> tuple[int, ...]:
     """Return the places a lane may be at after the instruction at `place`; len(code) is the end."""
     behind = (place + 1,) if goes_on(code[place]) else ()
-    return tuple(dict.fromkeys((*behind, *targets(code[place]))))
+    jumps = targets(code[place])
+    return tuple(dict.fromkeys((*behind, *jumps))) if jumps else behind
 
 
 def blocks(code: Sequence[ops.Code]) -> tuple[Block, ...]:

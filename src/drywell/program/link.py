@@ -5,9 +5,9 @@ get their final numbers.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from drywell.base.errors import LaunchError, UnsupportedError
+from drywell.base.record import record
 from drywell.isa.declare import Op
 from drywell.isa.system import EXTERNS
 from drywell.program import operands as ops
@@ -18,7 +18,7 @@ SHARED_BASE = 0x400
 """First usable byte of a CTA's shared window. MEASURED: the system keeps the first 1 KiB (H200)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Linked:
     """One function inside an executable: what to add to its register indices and places."""
 
@@ -27,7 +27,7 @@ class Linked:
     pc_base: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Executable:
     """An entry ready to run. `places` maps (space, name) to an offset in its space; global and const
     variables get theirs at launch.

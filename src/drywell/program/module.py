@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from drywell.base.diagnostic import Diagnostic, Severity
+from drywell.base.record import record
 from drywell.base.span import Source, Span
 from drywell.program import flow
 from drywell.program import operands as ops
@@ -23,7 +24,7 @@ from drywell.ptx import tree
 _OPAQUE_TYPES = ("texref", "samplerref", "surfref")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parameter:
     """A parameter of an entry or function: where it lies in its block, its size and PTX type; `is_pointer`
     when declared `.ptr`.
@@ -36,7 +37,7 @@ class Parameter:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Function:
     """One resolved function. `frame` holds parameters and call-sequence parameters, `variables` everything
     else that it declares.
@@ -67,16 +68,18 @@ class Function:
 
     def callees(self) -> tuple[str, ...]:
         """Return the names of the functions it can call or take the address of."""
-        names: dict[str, None] = {}
-        for instruction in self.live():
-            if isinstance(instruction, ops.Bound):
-                for source in instruction.sources:
-                    if isinstance(source, ops.FunctionRef):
-                        names[source.name] = None
-        return tuple(names)
+        named = [
+            (place, source.name)
+            for place, instruction in enumerate(self.code)
+            if isinstance(instruction, ops.Bound)
+            for source in instruction.sources
+            if isinstance(source, ops.FunctionRef)
+        ]
+        live = flow.reachable(self.code) if named else ()
+        return tuple(dict.fromkeys(name for place, name in named if place in live))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Program:
     """A resolved module: immutable, free of text but for names and places."""
 

@@ -5,14 +5,15 @@ messages.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from drywell.base.dtypes import PtxType
+from drywell.base.record import record
 from drywell.base.span import Span
 from drywell.isa.declare import Declaration, Mods, Op
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Register:
     """A virtual register: `index` numbers it within its function."""
 
@@ -21,21 +22,21 @@ class Register:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Immediate:
     """A constant as the low bits of the operand's width."""
 
     bits: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Special:
     """A special register such as `%tid.x`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Symbol:
     """The address of a variable plus an offset; `space` is where the variable lives (`frame` for the
     parameters of a function call).
@@ -46,7 +47,7 @@ class Symbol:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Memory:
     """An address operand `[base + offset]`; a base of None is an absolute address."""
 
@@ -54,14 +55,14 @@ class Memory:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Negated:
     """`!p`."""
 
     register: Register
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Group:
     """A brace list or, with `is_params`, the parenthesised list of a call."""
 
@@ -69,26 +70,26 @@ class Group:
     is_params: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Discard:
     """The sink `_`, or a destination that is not written."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Target:
     """A place in the function's code: the index of an instruction."""
 
     pc: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Targets:
     """The table of a `brx`."""
 
     pcs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FunctionRef:
     """A function to be called, by name."""
 
@@ -110,7 +111,7 @@ Operand = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bound:
     """One instruction bound to its declaration. `sources` line up with the semantics' parameters (None =
     left out).
@@ -127,7 +128,7 @@ class Bound:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unknown:
     """An instruction that cannot be executed, for it has no declaration or a form that is not supported: it
     may stand in a module, an entry that can reach it cannot be launched.
@@ -146,9 +147,14 @@ class Unknown:
 Code = Bound | Unknown
 
 
-def leaves(operand: Operand | tuple[Operand, ...] | None) -> Iterator[Operand]:
+Nested: TypeAlias = "Operand | tuple[Nested, ...] | None"
+
+
+def leaves(operand: Nested) -> Iterator[Operand]:
     """Yield the operands inside an operand: elements of groups and pairs, the base of an address."""
     match operand:
+        case Register():
+            yield operand
         case None:
             return
         case tuple() | Group():
@@ -160,3 +166,13 @@ def leaves(operand: Operand | tuple[Operand, ...] | None) -> Iterator[Operand]:
             yield operand.register
         case _:
             yield operand
+
+
+def written(instruction: Code) -> Iterator[Register]:
+    """Yield the registers that an instruction writes."""
+    if isinstance(instruction, Bound):
+        for destination in instruction.destinations:
+            if isinstance(destination, Register):
+                yield destination
+            else:
+                yield from (leaf for leaf in leaves(destination) if isinstance(leaf, Register))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from drywell.base.dtypes import TYPES
+from drywell.base.record import record
 from drywell.base.span import Span
 from drywell.isa.declare import Declaration, Mods, Op
 from drywell.isa.declare import Operand as Shape
@@ -32,7 +32,7 @@ class Unsupported(Exception):
     """Legal PTX that cannot be executed: why."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Form:
     """A declaration under modifiers: `types` holds what each operand must be, None when it is not there."""
 
@@ -41,7 +41,7 @@ class Form:
     types: dict[str, Op | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resolver:
     """Resolves the operands of one instruction."""
 
@@ -102,11 +102,11 @@ class Resolver:
         return self._scalar(name, given, op), op
 
     def _vector(self, name: str, given: tree.Operand, op: Op) -> ops.Operand:
-        if not isinstance(given, tree.Vector) or len(given.elements) != op.count:
-            is_list = isinstance(given, tree.Vector)
-            have = f"a list of {len(given.elements)}" if is_list else "a single operand"  # type: ignore[union-attr]
+        elements = given.elements if isinstance(given, tree.Vector) else None
+        if elements is None or len(elements) != op.count:
+            have = "a single operand" if elements is None else f"a list of {len(elements)}"
             raise Unfit(f"'{name}' must be {describe(op)}; this is {have}", given.span, code="E0321")
-        return ops.Group(tuple(self._scalar(name, e, op) for e in given.elements))
+        return ops.Group(tuple(self._scalar(name, e, op) for e in elements))
 
     def _scalar(self, name: str, given: tree.Operand, op: Op) -> ops.Operand:
         if isinstance(given, tree.Vector) and len(given.elements) == 1 and op.is_relaxed:

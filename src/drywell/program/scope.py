@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from drywell.base.dtypes import TYPES
+from drywell.base.record import record
 from drywell.program.operands import Register
 from drywell.program.storage import Storage
 
@@ -15,7 +16,7 @@ _ELEMENTS = "xyzw"
 _COLOURS = "rgba"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VectorRegister:
     """A register declared `.v2` or `.v4`: the names of its elements."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from drywell.base.dtypes import TYPES, PtxType
+from drywell.base.record import record
 from drywell.base.span import Span
 from drywell.ptx import tree
 
@@ -26,7 +27,7 @@ _INITIALISED = ("global", "const")
 _WIDEST_VECTOR = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Relocation:
     """The address of `symbol` plus `addend`, shifted right by `shift` bits, in `nbytes` at `at`; a mask keeps
     one byte of it.
@@ -45,7 +46,7 @@ class Relocation:
         return ((address + self.addend) >> self.shift & mask).to_bytes(self.nbytes, "little")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Storage:
     """A variable: a key that is unique in its space, its element type, its size and alignment in bytes,
     initial bytes (None = zeros), and whether its extent is open (`x[]`).
@@ -143,7 +144,7 @@ def _closed(variable: tree.Variable, space: str) -> tuple[int | None, ...]:
     return shape
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Initialiser:
     kind: PtxType
     symbols: Mapping[str, str | None]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from drywell.isa.abstract import NOTHING, Value, evaluate, literal, special
+from drywell.isa.abstract import NOTHING, Value, evaluate, is_told, literal, special
 from drywell.program import operands as ops
 from drywell.program.flow import Block
 
@@ -26,8 +26,31 @@ def value_of(operand: object, state: State) -> Value:
     return NOTHING
 
 
-def states(code: Sequence[ops.Code], graph: Sequence[Block]) -> list[State | None]:
-    """Return what is known at the start of each block, None for blocks that cannot be reached."""
+def places_behind(code: Sequence[ops.Code], registers: Iterable[int]) -> frozenset[int]:
+    """Return the places of the instructions that what is known of registers hangs on: those that write them,
+    and in turn those that write what these read.
+    """
+    writers: dict[int, list[int]] = {}
+    for place, instruction in enumerate(code):
+        for register in ops.written(instruction):
+            writers.setdefault(register.index, []).append(place)
+    found: set[int] = set()
+    work = list(registers)
+    while work:
+        for place in writers.pop(work.pop(), ()):
+            instruction = code[place]
+            if place not in found and isinstance(instruction, ops.Bound):
+                found.add(place)
+                if is_told(instruction.declaration):
+                    leaves = (leaf for source in instruction.sources for leaf in ops.leaves(source))
+                    work += [leaf.index for leaf in leaves if isinstance(leaf, ops.Register)]
+    return frozenset(found)
+
+
+def states(code: Sequence[ops.Code], graph: Sequence[Block], places: frozenset[int]) -> list[State | None]:
+    """Return what is known at the start of each block, None for blocks that cannot be reached; what the
+    instructions at other `places` write is not followed.
+    """
     found: list[State | None] = [None] * len(graph)
     if graph:
         found[0] = {}
@@ -37,7 +60,7 @@ def states(code: Sequence[ops.Code], graph: Sequence[Block]) -> list[State | Non
         before = found[number]
         assert before is not None
         after = dict(before)
-        for _ in stepped(code, graph[number], after):
+        for _ in stepped(code, graph[number], after, places):
             pass
         for behind in graph[number].successors:
             old = found[behind]
@@ -48,39 +71,41 @@ def states(code: Sequence[ops.Code], graph: Sequence[Block]) -> list[State | Non
     return found
 
 
-def stepped(code: Sequence[ops.Code], block: Block, state: State) -> Iterator[int]:
-    """Yield the places of a block's instructions; `state` is what is known before the one at hand."""
+def stepped(code: Sequence[ops.Code], block: Block, state: State, places: frozenset[int]) -> Iterator[int]:
+    """Yield the places of a block's instructions; `state` is what is known before the one at hand, brought
+    on by the instructions at `places`.
+    """
     for place in range(block.start, block.stop):
         yield place
         instruction = code[place]
-        if isinstance(instruction, ops.Bound):
+        if place in places and isinstance(instruction, ops.Bound):
             _take(instruction, state)
-        else:
+        elif isinstance(instruction, ops.Unknown):
             state.clear()  # nobody knows what it writes
 
 
 def _take(instruction: ops.Bound, state: State) -> None:
     """Bring a state behind an instruction; a guarded one may leave what was there."""
-    if not instruction.destinations:
+    if not is_told(instruction.declaration):
+        for register in ops.written(instruction):
+            state.pop(register.index, None)
         return
-    sources = tuple(value_of(source, state) for source in instruction.sources if source is not None)
+    sources = tuple([value_of(source, state) for source in instruction.sources if source is not None])
     results = evaluate(instruction.declaration, instruction.mods, sources)
-    for destination, result in zip(instruction.destinations, results, strict=False):
-        is_one = isinstance(destination, ops.Register)
-        for leaf in ops.leaves(destination):
-            if not isinstance(leaf, ops.Register):
-                continue
-            value = result if is_one else NOTHING
-            if instruction.guard is not None:
-                value = value.meet(state.get(leaf.index, NOTHING))
-            if value == NOTHING:
-                state.pop(leaf.index, None)
-            else:
-                state[leaf.index] = value
-    for destination in instruction.destinations[len(results) :]:
+    for k, destination in enumerate(instruction.destinations):
+        value = results[k] if k < len(results) and isinstance(destination, ops.Register) else NOTHING
         for leaf in ops.leaves(destination):
             if isinstance(leaf, ops.Register):
-                state.pop(leaf.index, None)
+                _put(state, leaf.index, value, instruction.guard is not None)
+
+
+def _put(state: State, index: int, value: Value, may_stay: bool) -> None:
+    if may_stay:
+        value = value.meet(state.get(index, NOTHING))
+    if value == NOTHING:
+        state.pop(index, None)
+    else:
+        state[index] = value
 
 
 def _met(a: State, b: State) -> State:

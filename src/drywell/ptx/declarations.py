@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from drywell.base.dtypes import TYPES
+from drywell.base.record import record
 from drywell.base.span import Span
 from drywell.ptx.constants import read_constant
 from drywell.ptx.cursor import MAX_NESTING, Cursor, Unreadable, suggestion
@@ -35,7 +34,7 @@ _POINTER_SPACES = (".global", ".const", ".shared", ".local")
 _MOST_NUMBERED = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Head:
     """What a declaration says before its names."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
+from drywell.base.record import record
 from drywell.ptx.cursor import Cursor, suggestion
 from drywell.ptx.lexer import DOT, END, NAME, NUMBER, STRING
 from drywell.ptx.literals import read_integer
@@ -17,7 +17,7 @@ Place = Literal["module", "header", "body"]
 Arguments = Literal["integers", "strings", "names", "words", "file", "loc"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Form:
     """Where a directive may stand, its arguments (`least` to `most`), and whether `;` ends it."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from drywell.base.diagnostic import Diagnostic
+from drywell.base.record import record
 from drywell.base.span import Source, Span
 
 NAME = "name"
@@ -18,23 +19,24 @@ END = "end"
 """Kind of the one token after the last; it stands just behind the last token of the text."""
 
 _MASTER = re.compile(
-    r"""
-      (?P<newline>\n)
-    | (?P<name>(?:[A-Za-z_]|[$%](?=[\w$]))[\w$]*(?:(?:\.|::)[\w$]+)*)
+    r"""[ \t\r\f\v]*(?:
+      (?P<name>(?:[A-Za-z_]|[$%](?=[\w$]))[\w$]*(?:(?:\.|::)[\w$]+)*)
+    | (?P<mark>[,;\[\]{}()])
+    | (?P<newline>\n)
     | (?P<number>(?:\d+\.?\d*|\.\d+)[eE][+-]\d+ | \d[\w.]* | \.\d+(?!\w))
     | (?P<dot>\.\d*[A-Za-z_]\w*(?:::\w+)*)
     | (?P<comment>//[^\n]*)
     | (?P<block>/\*(?:[^*]|\*(?!/))*(?P<closed>\*/)?)
-    | (?P<punct><<|>>|[\[\]{}(),;:|+\-@!<>=~*/&^?.]|%(?=\s))
+    | (?P<punct><<|>>|[:|+\-@!<>=~*/&^?.]|%(?=\s))
     | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
     | (?P<open_string>"[^\n]*)
     | (?P<bad>[^\s\w"$%\[\]{}(),;:|+\-@!<>=~*/&^?.]+|\S)
-    """,
+    )""",
     re.ASCII | re.VERBOSE,
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tokens:
     """The tokens of a text as columns of equal length; the last token is END.
 
@@ -57,30 +59,29 @@ def lex(source: Source) -> tuple[Tokens, list[Diagnostic]]:
     byte_order_mark = source.text.startswith("\ufeff")
     for match in _MASTER.finditer(source.text, 1 if byte_order_mark else 0):
         kind = match.lastgroup
-        if kind == "newline":
-            line += 1
-            start = match.end()
-        elif kind in _KEPT:
-            text = match.group()
-            add_kind(text if kind == "punct" else kind)
+        if kind in _KEPT:
+            text = match[kind]
+            add_kind(text if kind in _MARKS else kind)
             add_text(text)
             add_line(line)
-            add_col(match.start() - start + 1)
-        elif kind != "comment":
-            text = match.group()
-            span = Span(
-                source.name, line, match.start() - start + 1, len(text.split("\n", 1)[0]) or 1
-            )
+            add_col(match.start(kind) - start + 1)
+        elif kind == "newline":
+            line += 1
+            start = match.end()
+        elif kind and kind != "comment":
+            text, begin = match[kind], match.start(kind)
+            span = Span(source.name, line, begin - start + 1, len(text.split("\n", 1)[0]) or 1)
             if match["closed"] is None:
                 found.append(_unreadable(str(kind), text, span))
             if "\n" in text:
                 line += text.count("\n")
-                start = match.start() + text.rindex("\n") + 1
+                start = begin + text.rindex("\n") + 1
     _end(tokens)
     return tokens, found
 
 
-_KEPT = frozenset((NAME, DOT, NUMBER, STRING, "punct"))
+_MARKS = ("mark", "punct")
+_KEPT = frozenset((NAME, DOT, NUMBER, STRING, *_MARKS))
 
 
 def _end(tokens: Tokens) -> None:

@@ -8,12 +8,13 @@ one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from drywell.base.record import record
 from drywell.base.span import NOWHERE, Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Name:
     """A register, symbol, label or special register, as spelt: `%r1`, `dyn`, `$L__BB0_4`, `%tid.x`."""
 
@@ -21,7 +22,7 @@ class Name:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Integer:
     """An integer literal or constant expression; `unsigned` when it carries the suffix U."""
 
@@ -30,7 +31,7 @@ class Integer:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Float:
     """A float literal as bits: `0f3F800000` has 32, `0d...` and decimal spellings have 64."""
 
@@ -39,14 +40,14 @@ class Float:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sink:
     """The discard operand `_`."""
 
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Not:
     """A negated predicate operand `!%p1`."""
 
@@ -54,7 +55,7 @@ class Not:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Vector:
     """`{a, b, c, d}`."""
 
@@ -62,7 +63,7 @@ class Vector:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pair:
     """`a|b`: two destinations of one instruction."""
 
@@ -71,7 +72,7 @@ class Pair:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Offset:
     """`base+offset` (offset may be negative), outside or inside brackets."""
 
@@ -80,7 +81,7 @@ class Offset:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Address:
     """`[base]`, `[base+offset]`, `[imm]`, or with more parts `[map, {x, y}]`.
 
@@ -91,7 +92,7 @@ class Address:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tuple:
     """A parenthesised list: the result and argument lists of a call, `(retval0)`."""
 
@@ -102,7 +103,7 @@ class Tuple:
 Operand = Name | Integer | Float | Sink | Not | Vector | Pair | Offset | Address | Tuple
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Word:
     """One dot-separated word of an opcode without its dot: `tcgen05`, `cta_group::1`, `L2::cache_hint`."""
 
@@ -110,7 +111,7 @@ class Word:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guard:
     """`@%p` or `@!%p`."""
 
@@ -118,7 +119,7 @@ class Guard:
     is_negated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instruction:
     """`@guard opcode.words operands;`. `span` covers the opcode with its modifiers (its first line)."""
 
@@ -128,7 +129,7 @@ class Instruction:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Label:
     """`name:`."""
 
@@ -136,7 +137,7 @@ class Label:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BranchTargets:
     """`name: .branchtargets A, B, C;`."""
 
@@ -145,7 +146,7 @@ class BranchTargets:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Registers:
     """`.reg .type names;`: each name is (spelling, count), count None unless written `%r<count>`.
 
@@ -161,7 +162,7 @@ class Registers:
 Initial = Integer | Float | Name | Offset | Tuple | Vector
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variable:
     """A variable of a state space: global, const, shared, local or param (reg for a `.func`'s old style).
 
@@ -183,7 +184,7 @@ class Variable:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Directive:
     """Any other directive, name without its dot: `.pragma "nounroll";`, `.maxntid 128, 1, 1`, `.noreturn`.
 
@@ -195,7 +196,7 @@ class Directive:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """`{ ... }`: a scope of registers, variables and labels."""
 
@@ -206,7 +207,7 @@ class Block:
 Statement = Instruction | Label | BranchTargets | Registers | Variable | Directive | Block
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Function:
     """An `.entry` or `.func`; `body` is None for a declaration (prototype).
 
@@ -223,7 +224,7 @@ class Function:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Module:
     """A whole text: `.version` as (major, minor), the `.target` words, the address size, then items in order.
 

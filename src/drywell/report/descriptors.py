@@ -5,9 +5,9 @@ says which field it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from drywell.base.record import record
 from drywell.layout.descriptor import (
     SMEM_FIELDS,
     BitField,
@@ -32,7 +32,7 @@ from drywell.report.text import Line, Lines, Piece, columns
 _NOT_A_CODE = "no such code"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FieldRow:
     """One field of a word: its `bits` as the manual counts them, the raw `value` and what it `means`."""
 
@@ -42,7 +42,7 @@ class FieldRow:
     means: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Description:
     """A descriptor word taken apart: its fields from bit 0 up, a `summary`, and what is wrong with it."""
 

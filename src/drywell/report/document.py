@@ -4,19 +4,19 @@
 `handovers` what each warp is for and each mbarrier hands over; they are there only when there is
 something to say. A finding has both parties (`span`, `cta`, `warp`, `lanes`; `other`, `other_party`), the
 `place` they have in common, a `note` with what would have ordered them, a `hint`, `edits` of the text, each
-of which may repair it by itself (`drywell.base.diagnostic.Edit`), and a `count`.
+of which may repair it by itself (`drywell.base.diagnostic.Edit`), and a `count`; one that follows from
+another, as one repair does for both, names that as its `cause`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from drywell.base.diagnostic import Diagnostic, Finding
-from drywell.observe.handovers import Handover
-from drywell.observe.roles import WarpRole
+if TYPE_CHECKING:
+    from drywell.base.diagnostic import Diagnostic, Finding
+    from drywell.observe.handovers import Handover
+    from drywell.observe.roles import WarpRole
 
 EXIT_CODES = {
     "clean": 0,
@@ -58,4 +58,6 @@ def encode(value: Any) -> str:
     """Return a value of dataclasses, mappings and sequences as one line of JSON; NaN and infinities become
     null.
     """
+    import msgspec  # costs more than a short text takes to verify
+
     return msgspec.json.encode(value).decode()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 from drywell.base.diagnostic import Severity
 from drywell.base.errors import DrywellError
+from drywell.base.record import record
 from drywell.observe.hazards.rules import LEVELS, RULES
 from drywell.ptx.codes import CODES
 from drywell.report.text import SEVERITY_STYLES, Line, Lines, Piece, columns
@@ -24,7 +24,7 @@ SECTIONS: Final = ("summary", "means", "hardware", "wrong", "right", "fix", "sou
 TEXTS: Final = "Codes of texts and layouts"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Explanation:
     """The page of a rule: what it means, what hardware does, the smallest example wrong and right (PTX),
     the fix and where PTX says so. `severities` is how bad it is per level ("silent" for not at all); a

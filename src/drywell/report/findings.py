@@ -5,6 +5,7 @@ the author's own line of each, what would have made it right, and the hint.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from textwrap import wrap
 
 from drywell.base.diagnostic import Finding, Party, Severity
@@ -36,10 +37,11 @@ def sources_of(*texts: Source) -> dict[str, Source]:
 def finding_lines(findings: Iterable[Finding], sources: Sources | None = None) -> Lines:
     """Return findings as lines, each with an excerpt for either party whose text is in `sources`. What one
     rule says of one place stands together, with the lines of the other parties; of the places of one rule
-    the first are shown, the others counted. A note is two lines: hardware does as the author meant.
+    the first are shown, the others counted. What follows from a finding is named in a note of that. A note is
+    two lines: hardware does as the author meant.
     """
     by_rule: dict[tuple[str, Severity], list[Finding]] = {}
-    for finding in findings:
+    for finding in led(findings):
         by_rule.setdefault((finding.rule, finding.severity), []).append(finding)
     out: list[Line] = []
     for (rule, severity), members in by_rule.items():
@@ -56,6 +58,27 @@ def finding_lines(findings: Iterable[Finding], sources: Sources | None = None) -
             head = f"{severity}[{rule}]"
             out.append(((head, SEVERITY_STYLES[severity]), f": {places} ({_ALL})"))
     return tuple(out)
+
+
+def led(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that have no cause among them, each with a note of those that follow from it."""
+    found = list(findings)
+    leaders = {(f.rule, f.span) for f in found if f.cause is None}
+    followers: dict[tuple[str, Span], list[Finding]] = {}
+    out = []
+    for finding in found:
+        cause = finding.cause
+        if cause is not None and (cause.rule, cause.span) in leaders:
+            followers.setdefault((cause.rule, cause.span), []).append(finding)
+        else:
+            out.append(finding)
+    for k, finding in enumerate(out):
+        behind = followers.pop((finding.rule, finding.span), ())
+        if behind:
+            said = ", ".join(dict.fromkeys(f"{f.rule} at line {f.span.line}" for f in behind))
+            notes = (finding.note, f"for the same reason: {said}")
+            out[k] = replace(finding, note="\n".join(note for note in notes if note))
+    return out
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
@@ -91,7 +114,7 @@ def _quiet(findings: list[Finding]) -> list[Line]:
 def _finding(group: list[Finding], sources: Sources) -> Lines:
     finding = group[0]
     if finding.message.startswith(f"{finding.severity}["):  # a report of its own, such as a deadlock's
-        return message_lines(finding.message)
+        return tuple(line for text in finding.message.split("\n") for line in _folded(text))
     span = finding.span
     out = _folded(f"{_place(span)}{finding.severity}[{finding.rule}]: {finding.message}")
     out += party_lines(span, _who(Party("", finding.cta, finding.warp, finding.lanes)), sources)

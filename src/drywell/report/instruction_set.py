@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, product
 
+from drywell.base.record import record
 from drywell.isa.declare import Declaration, Mods, Op, Slot
 from drywell.isa.decode import Mismatch, decode, problems
 from drywell.isa.registry import declarations
@@ -22,7 +22,7 @@ itself.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """What there is to say about a declared instruction.
 

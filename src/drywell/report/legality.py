@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from drywell.base.diagnostic import Diagnostic, Severity
+from drywell.base.record import record
 from drywell.base.span import Source, Span
 from drywell.program import operands as ops
 from drywell.program.module import Program
@@ -15,7 +15,7 @@ from drywell.report.text import Line, Lines, counted
 MOST_PLACES = 5
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Refusal:
     """Something in a text that is known not to run: why, and every place."""
 
@@ -23,7 +23,7 @@ class Refusal:
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Legality:
     """How a text stands: `num_checked` instructions in `entries` and functions, what cannot be executed,
     what is not known at all.

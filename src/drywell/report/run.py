@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from drywell.base.diagnostic import Finding
 from drywell.report.diagnostics import summary
-from drywell.report.findings import Sources, finding_lines
+from drywell.report.findings import Sources, finding_lines, led
 from drywell.report.text import Line, Lines, Piece, counted, dims
 
 MOST_PRINTED_LINES = 200
@@ -66,9 +66,12 @@ def heading(stats: Mapping[str, Any]) -> Line:
 
 
 def work(stats: Mapping[str, Any]) -> Line:
-    """Return how much was executed, and how long that took here."""
+    """Return how much was executed, how long that took here, and in how many processes."""
     who = counted(stats["warps"], "warp")
-    return (f"  {counted(stats['instructions'], 'warp instruction')} by {who} in {stats['seconds']:.1f} s",)
+    count, alone = stats.get("workers", 1), stats.get("alone")
+    where = f", in {count} processes" if count > 1 else f", in one process: {alone}" if alone else ""
+    how_much = counted(stats["instructions"], "warp instruction")
+    return (f"  {how_much} by {who} in {stats['seconds']:.1f} s{where}",)
 
 
 def printed_lines(text: str) -> Lines:
@@ -127,9 +130,9 @@ def _shortened(expression: str) -> str:
 
 
 def verdict_line(verdict: str, findings: Sequence[Finding] = ()) -> Line:
-    """Return the verdict, what it means, and how many findings there are."""
+    """Return the verdict, what it means, and how many findings there are, what follows from one left out."""
     style, meaning = VERDICTS[verdict]
-    return ((verdict, style), f": {meaning}" + (f" ({summary(findings)})" if findings else ""))
+    return ((verdict, style), f": {meaning}" + (f" ({summary(led(findings))})" if findings else ""))
 
 
 def run_lines(

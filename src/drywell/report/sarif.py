@@ -141,6 +141,8 @@ def _properties(finding: Finding) -> Json:
             "warp": party.warp,
             "lanes": list(party.lanes),
         }
+    if finding.cause is not None:
+        out["followsFrom"] = {"ruleId": finding.cause.rule, "line": finding.cause.span.line}
     return out
 
 

@@ -5,11 +5,11 @@ there last.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from string import ascii_uppercase
 
 import numpy as np
 
+from drywell.base.record import record
 from drywell.base.span import Source, Span
 from drywell.observe.tensor_memory import NUM_COLS, NUM_LANES, Allocation, TmemSnapshot, Writer
 from drywell.report.roles import short, spelling_at
@@ -20,7 +20,7 @@ FREE, UNWRITTEN, MIXED = ".", "-", "*"
 STYLES = ("bold cyan", "bold magenta", "bold green", "bold yellow", "bold blue", "bold red")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Region:
     """Columns [column, column + num_cols) that one instruction writes as a whole, and the writers that last
     wrote cells of it.

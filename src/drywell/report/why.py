@@ -7,9 +7,9 @@ input; the others are named. A product opens one branch for each of its operands
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from drywell.base.record import record
 from drywell.observe.provenance import Hop, Why
 from drywell.report.text import Line, Lines, columns, counted
 
@@ -19,7 +19,7 @@ _MOST_LINES = 400
 NOT_FOLLOWED = "Only data is followed: not addresses, nor branches and guards."
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shown:
     """One line of the answer: a hop with its number, or (hop None) a remark; `depth` counts the products
     above it.

@@ -374,7 +374,7 @@ def multiplied(case: Case, given: Operands, rng: random.Random) -> Array:
     cells = given.d.copy()
     chunks = [sum(code << 4 * c for c, code in enumerate(row)) for row in given.metadata or [[]] * M]
     args = [a, b, cells, sfa, sfb, np.array(chunks, np.uint64)]
-    launch(load(HEAD + kernel(case))["word"], block=128, args=args)
+    launch(load(HEAD + kernel(case))["word"], block=128, args=args, check="off")
     if v["d_type"] == "f16":
         cells[:, : case.N] &= 0xFFFF  # what the upper half of a cell is nobody says
     return cells

@@ -55,6 +55,7 @@ def run(experiment: Experiment) -> Measured:
             cluster=None if experiment.cluster == (1, 1, 1) else experiment.cluster,
             dynamic_smem=experiment.dynamic_smem,
             args=args,
+            check="off",
             max_instructions=MOST_INSTRUCTIONS,
         )
     except KernelFault as error:

@@ -48,11 +48,13 @@ def test_a_race_is_found_with_both_parties_and_exits_with_1(
     assert said.out.splitlines()[-1].startswith("findings: ")
 
 
-def test_run_checks_only_when_asked(drywell: Callable, racy: Path) -> None:
-    assert 0 == drywell("run", racy).code
-    said = drywell("run", racy, "--check", "ptx")
+def test_run_checks_unless_told_not_to(drywell: Callable, racy: Path) -> None:
+    said = drywell("run", racy)
     assert said.code == 1
     assert "error[MEM-RACE]" in said.out
+    unchecked = drywell("run", racy, "--check", "off")
+    assert unchecked.code == 0
+    assert unchecked.out.splitlines()[-1].startswith("unchecked: ")
 
 
 def test_json_holds_both_parties_the_place_the_hint_and_the_count(drywell: Callable, racy: Path) -> None:
@@ -69,7 +71,7 @@ def test_json_holds_both_parties_the_place_the_hint_and_the_count(drywell: Calla
     assert finding["hint"] and finding["note"] and finding["count"] == 32
 
 
-@pytest.mark.parametrize("command", [["check"], ["run", "--check", "ptx"]])
+@pytest.mark.parametrize("command", [["check"], ["run"]])
 def test_sarif_is_written_beside_the_report(
     drywell: Callable, racy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:

@@ -43,6 +43,15 @@ def test_help_and_import_load_nothing_heavy() -> None:
         assert [m for m in HEAVY if m in modules] == []
 
 
+def test_a_text_is_verified_without_what_runs_it(folder: Path) -> None:
+    modules = loaded_by(
+        f"from drywell.cli.main import main; main(['verify', {str(folder / 'triple.ptx')!r}])"
+    )
+    assert "drywell.isa.registry" in modules
+    heavy = ("drywell.engine", "drywell.observe", "drywell.host.launch", "llvmlite", "msgspec", "rich")
+    assert [m for m in heavy if m in modules] == []
+
+
 def test_help_names_every_command_and_the_exit_codes(drywell: Callable) -> None:
     said = drywell("--help")
     assert (said.code, said.err) == (0, "")

@@ -15,10 +15,10 @@ def test_a_right_kernel_exits_with_0_and_says_what_ran(drywell: Callable, folder
     said = drywell("run", folder / "triple.toml")
     assert (said.code, said.err) == (0, "")
     head, work, compared, verdict = said.out.splitlines()
-    assert head == "triple of triple.ptx: grid 1, block 64, schedule eager"
+    assert head == "triple of triple.ptx: grid 1, block 64, schedule eager, check ptx"
     assert "18 warp instructions by 2 warps" in work  # ten lines less the branch that no lane takes
     assert compared.split(maxsplit=1) == ["ok", "x: all 64 elements equal bit for bit with 3 * x"]
-    assert verdict.startswith("unchecked: ")
+    assert verdict.startswith("clean: ")
 
 
 def test_wrong_numbers_exit_with_1_and_name_the_first(drywell: Callable, spoil: Callable) -> None:
@@ -65,7 +65,7 @@ def test_a_seed_alone_asks_for_the_seeded_schedule(drywell: Callable, folder: Pa
 @pytest.mark.parametrize(
     ("old", "new", "code", "verdict"),
     [
-        ("u32 = 64", "u32 = 64", 0, "unchecked"),
+        ("u32 = 64", "u32 = 64", 0, "clean"),
         ("3 * x", "2 * x", 1, "mismatch"),
         ("shape = [64]", "shape = [8]", 1, "fault"),
         ("block =", "blok =", 2, "bad_input"),
@@ -81,7 +81,7 @@ def test_json_is_one_object_with_a_verdict_findings_and_stats(
     assert verdict == found["verdict"]
     assert isinstance(found["findings"], list)
     assert isinstance(found["stats"], dict)
-    assert bool(found["findings"]) is (verdict == "fault")
+    assert bool(found["findings"]) is (verdict in ("mismatch", "fault"))
     assert ("message" in found) is (verdict == "bad_input")
 
 
@@ -103,7 +103,6 @@ def test_json_of_an_illegal_kernel_lists_its_diagnostics(drywell: Callable, spoi
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--engine", "jit"], "only the interpreter"),
         (["--schedule", "timed"], "clock does not exist yet"),
         (["--perfetto", "out.json"], "clock"),
         (["--html", "out.html"], "page does not exist yet"),

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import struct
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from drywell.arch import load as load_gpu
-from drywell.base.options import DEFAULT
+from drywell.base.options import DEFAULT, Options
 from drywell.base.span import Source
-from drywell.engine.jit import Compiled, Context, compile_region, context_of
-from drywell.engine.llvm_region import Status, region_at
+from drywell.engine.compiled_code import CompiledCode, compiled_code
+from drywell.engine.compiled_layout import no_form
+from drywell.engine.compiled_run import Native
 from drywell.engine.run import place_globals
 from drywell.engine.scheduler import Scheduler
-from drywell.engine.threaded import PASSED, compile_executable
+from drywell.engine.threaded import Step, compile_executable
 from drywell.isa import registry  # noqa: F401  (declares every instruction)
 from drywell.machine.gmem import GlobalMemory
 from drywell.machine.grid import Grid, Kernel
-from drywell.machine.lanes import FULL
-from drywell.machine.outcome import Exit, Jump
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.smem import SmemSymbol
 from drywell.machine.warp import Warp
@@ -43,14 +41,15 @@ def linked(text: str, entry: str = "k") -> Executable:
 @dataclass
 class Machine:
     """A grid with the kernel's arrays in its memory; parameters are the arrays' addresses, then the
-    scalars as u32.
+    scalars as u32. `interpreted` are the opcodes of the instructions that were not executed by compiled code,
+    `counts` how often each warp executed each place.
     """
 
     executable: Executable
     grid: Grid
     addresses: dict[str, int]
-    compiled: dict[int, Compiled] = field(default_factory=dict)
-    statuses: Counter[Status] = field(default_factory=Counter)
+    interpreted: set[str] = field(default_factory=set)
+    counts: list[list[int]] = field(default_factory=list)
 
     def memory(self) -> bytes:
         return self.grid.gmem.buffer.data.tobytes()
@@ -93,50 +92,42 @@ def machine(
     return Machine(executable, whole, addresses)
 
 
-def interpret(m: Machine) -> list[Warp]:
+def interpret(m: Machine, options: Options = DEFAULT) -> list[Warp]:
     """Run the kernel by the interpreter and return its warps, in order."""
+    return _run(m, options, None)
+
+
+def run_compiled(m: Machine, options: Options = DEFAULT, is_eager: bool = True) -> list[Warp]:
+    """Run the kernel compiled, from the first touch on or where it is hot, and return its warps, in order."""
+    observed = bool(m.grid.observers)
+    return _run(m, options, compiled_code(m.executable, m.addresses, no_form, (), observed, is_eager))
+
+
+def _run(m: Machine, options: Options, code: CompiledCode | None) -> list[Warp]:
+    m.grid.options = options
     threaded = compile_executable(m.executable, m.addresses)
-    scheduler = Scheduler(threaded, m.grid, DEFAULT, arrivals(m.executable))
-    with np.errstate(all="ignore"):
-        scheduler.run()
-    return sorted((s.warp for s in scheduler.finished), key=lambda w: (w.cta.linear, w.index))
+    for pc, declaration in enumerate(threaded.declarations):
+        if declaration is not None:
+            threaded.steps[pc] = _noting(threaded.steps[pc], declaration.opcode, m.interpreted)
+    native = None if code is None else Native(code, threaded, m.grid)
+    scheduler = Scheduler(threaded, m.grid, options, lambda: arrivals(m.executable), native)
+    try:
+        with np.errstate(all="ignore"):
+            scheduler.run()
+    finally:
+        states = sorted(
+            (*scheduler.finished, *scheduler.states), key=lambda s: (s.warp.cta.linear, s.warp.index)
+        )
+        m.counts = [scheduler.counts(state).tolist() for state in states]
+    return [state.warp for state in states]
 
 
-def run_compiled(m: Machine, optimise: int = 0) -> list[Warp]:
-    """Run the kernel warp by warp: regions compiled, branches between them interpreted. No warp may
-    diverge or wait.
-    """
-    warps = [warp for cta in m.grid.admit() for warp in cta.warps]
-    for warp in warps:
-        _run_warp(m, warp, optimise)
-    return warps
+def _noting(step: Step, opcode: str, noted: set[str]) -> Step:
+    def note(warp: Warp) -> object:
+        noted.add(opcode)
+        return step(warp)
 
-
-def _run_warp(m: Machine, warp: Warp, optimise: int) -> None:
-    threaded, entry = compile_executable(m.executable, m.addresses), m.executable.functions[0]
-    warp.call_params.grow(m.executable.frame_bytes)
-    warp.mask, context, pc = FULL, context_of(warp), threaded.entry_pc
-    while True:
-        if pc not in m.compiled and (region := region_at(entry, pc)) is not None:
-            m.compiled[pc] = compile_region(region, m.executable, m.addresses, optimise)
-        if pc in m.compiled:
-            pc = _run_region(m, warp, m.compiled[pc], context)
-        held = threaded.steps[pc](warp)
-        if held is None or held is PASSED:
-            pc += 1
-        elif isinstance(held.outcome, Jump) and held.mask is None:
-            pc = int(held.outcome.targets)
-        else:
-            assert isinstance(held.outcome, Exit) or type(held.outcome).__name__ == "Return"
-            return
-
-
-def _run_region(m: Machine, warp: Warp, compiled: Compiled, context: Context) -> int:
-    """Run a region and return the place where interpretation goes on."""
-    status = compiled.run_warp(warp, context)
-    m.statuses[status] += 1
-    assert status is Status.DONE, (status, context.fault)
-    return compiled.region.stop
+    return note
 
 
 def same_registers(left: Sequence[Warp], right: Sequence[Warp], names: Sequence[str]) -> list[str]:
@@ -144,6 +135,6 @@ def same_registers(left: Sequence[Warp], right: Sequence[Warp], names: Sequence[
     return [
         f"warp {a.index} {name}"
         for a, b in zip(left, right, strict=True)
-        for name, x, y in zip(names, a.values, b.values, strict=True)
+        for name, x, y in zip(names, a.values.all(), b.values.all(), strict=True)
         if x.tobytes() != y.tobytes()
     ]

@@ -319,15 +319,15 @@ def _stored(w: Writer, offset: int, value: Lanes) -> None:
     w.do(f"store {vector(bits)} {text}, ptr {place}, align 1")
 
 
-def run_traced(traced: Traced, function: Any, context: Any, values: list[np.ndarray]) -> list[np.ndarray]:
+def run_traced(traced: Traced, function: Any, context: int, values: list[np.ndarray]) -> list[np.ndarray]:
     """Run the compiled case on every row of 32 lanes."""
     buffer = traced.layout.allocate()
-    views = traced.layout.views(buffer)
+    views = traced.layout.views(buffer).all()
     results = [np.zeros((len(values[0]) if values else 1, 32), v.dtype) for v in views[traced.num_operands :]]
     for row in range(len(values[0]) if values else 1):
         for view, value in zip(views, values, strict=False):
             view[...] = value[row]
-        function(buffer.ctypes.data, context.words.ctypes.data)
+        function(buffer.ctypes.data, context)
         for out, view in zip(results, views[traced.num_operands :], strict=True):
             out[row] = view
     return results

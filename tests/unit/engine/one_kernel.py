@@ -75,7 +75,7 @@ def built(
         observers=observers,
     )
     threaded = compile_executable(executable, addresses)
-    return Scheduler(threaded, made, Options(**options), arrivals(executable))
+    return Scheduler(threaded, made, Options(**options), lambda: arrivals(executable))
 
 
 def indices(body: str) -> dict[str, int]:
@@ -93,6 +93,7 @@ def launched(body: str, arrays: dict[str, np.ndarray[Any, Any]] | None = None, *
         module["k"],
         **{
             "block": 32,
+            "check": "off",
             "args": list(arrays.values()),
             "names": {id(a): n for n, a in arrays.items()},
             **options,

@@ -11,6 +11,7 @@ import pytest
 from llvmlite import binding as llvm
 
 from drywell.engine import jit
+from drywell.engine.llvm_memory import CONTEXT_WORDS
 from drywell.engine.llvm_text import Module, RuntimeCall
 from drywell.isa.declare import Declaration
 from unit.engine.lane_cases import (
@@ -86,9 +87,9 @@ def _compiled(cases: list[Case], values: list[list[np.ndarray]]) -> tuple[list, 
     for k, (case, value) in enumerate(zip(cases, values, strict=True)):
         fixed = [int(v.flat[0]) for op, v in zip(flat(case.sources), value, strict=True) if is_constant(op)]
         traced.append(trace(module, f"case{k}", case, fixed))
-    _, engine, _ = jit.compile_module(module, "case0", 2)
-    prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
-    return [(t, prototype(engine.get_function_address(t.name))) for t in traced], engine
+    code = jit.compile_module(module, [t.name for t in traced])
+    pointers = (ctypes.c_void_p, ctypes.c_void_p)
+    return [(t, code.function(t.name, *pointers)) for t in traced], code
 
 
 @pytest.mark.parametrize("family", sorted({d.family for d in ARITHMETIC}))
@@ -98,13 +99,13 @@ def test_compiled_arithmetic_is_numpy_bit_for_bit(family: str) -> None:
     values = [
         lane_values(case, count, seed=k) for k, (case, count) in enumerate(zip(cases, rows, strict=True))
     ]
-    functions, engine = _compiled(cases, values)
-    context = jit.Context()
+    functions, code = _compiled(cases, values)
+    context = np.zeros(CONTEXT_WORDS, np.int64)
     for case, value, (traced, function) in zip(cases, values, functions, strict=True):
         expected = run_numpy(case, value)
-        actual = run_traced(traced, function, context, value)
+        actual = run_traced(traced, function, context.ctypes.data, value)
         for want, got in zip(expected, actual, strict=True):
             wrong = np.argwhere(want != got)
             first = [hex(int(v[tuple(wrong[0])])) for v in value] if len(wrong) else []
             assert len(wrong) == 0, f"{case}: {len(wrong)} lanes differ, first for operands {first}"
-    assert engine is not None
+    assert code is not None

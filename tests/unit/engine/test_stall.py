@@ -38,6 +38,19 @@ def test_a_line_whose_guard_failed_has_been_executed() -> None:
     assert "line 11, mbarrier.arrive: " in report(body)
 
 
+def test_ctas_that_stand_alike_are_told_of_once() -> None:
+    text = report(f"{INIT}\n{WAIT}\nret;", grid=4)
+    assert text.count("waits for phase 0 (parity 0) of mbarrier bar ") == 1
+    assert "  the same in CTA 1,0,0 to 3,0,0\n" in text
+
+
+def test_a_cta_that_stands_elsewhere_is_told_of_itself() -> None:
+    other = "mov.u32 %t, %ctaid.x;\nsetp.eq.u32 %p, %t, 1;\n@%p bar.sync 1, 64;"
+    text = report(f"{INIT}\n{other}\n{WAIT}\nret;", grid=4)
+    assert "CTA 1,0,0 warp 0 at <string>:12:5 waits for barrier 1" in text
+    assert "  the same in CTA 2,0,0 to 3,0,0\n" in text
+
+
 def test_lanes_of_a_warp_are_named_when_they_stand_apart() -> None:
     text = report(f"{INIT}\nsetp.lt.u32 %p, %t, 3;\n@%p bra W;\nbar.sync 1;\n{WAIT}\nret;")
     assert "warp 0 lanes 0-2 at <string>:13:4 waits for phase 0" in text

@@ -54,6 +54,7 @@ class DryDriver:
                 cluster=cluster if cluster != (1, 1, 1) else None,
                 dynamic_smem=question["smem_bytes"],
                 args=[self.argument(value) for value in values],
+                check="off",
                 max_instructions=300_000,
                 switches=self.switches,
             )

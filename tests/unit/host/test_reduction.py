@@ -81,6 +81,7 @@ def test_what_the_finding_does_not_need_is_left_out_and_the_launch_is_small(laun
     assert "another" not in done.text
     assert done.shape == Shape((1, 1, 1), None, ((1, 1),))
     assert done.num_after < 20 < done.num_before
+    assert done.statements[1] < 16 < done.statements[0]
 
 
 def test_the_files_that_are_written_give_the_finding(

@@ -22,7 +22,7 @@ def test_every_register_has_its_own_aligned_bytes() -> None:
     widths = (32, 1, 64, 16, 8, 128, 1, 32)
     layout = RegisterLayout(widths)
     buffer = layout.allocate()
-    views = layout.views(buffer)
+    views = layout.views(buffer).all()
     assert [v.dtype.itemsize * 8 for v in views] == [32, 8, 64, 16, 8, 128, 8, 32]
     assert views[5].dtype == B128 and views[1].dtype == np.bool_
     for number, view in enumerate(views):

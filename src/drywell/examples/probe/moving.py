@@ -5,6 +5,7 @@ T18.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +34,8 @@ def _row(name: str, title: str, body: str, words: int, says: str, **fields: obje
     return _with(question, **fields)
 
 
-def _with(question: Question, **fields: object) -> Question:
-    return replace(question, **fields)  # type: ignore[arg-type]
+def _with(question: Question, **fields: Any) -> Question:
+    return replace(question, **fields)
 
 
 def _windows() -> str:
@@ -153,9 +154,9 @@ def _odd_columns() -> tuple[Question, ...]:
     )
 
 
-def descriptor(start: int = 0, sbo: int = 128, lbo: int = 128, **fields: object) -> int:
+def descriptor(start: int = 0, sbo: int = 128, lbo: int = 128, **fields: Any) -> int:
     """Return the bits of a shared-memory descriptor."""
-    return encode_smem_descriptor(SmemDescriptor(start, lbo, sbo, **fields))  # type: ignore[arg-type]
+    return encode_smem_descriptor(SmemDescriptor(start, lbo, sbo, **fields))
 
 
 def _picture(num_bytes: int, seed: int) -> Buffer:
@@ -188,7 +189,8 @@ def _copy(shape: str, word: int, col: int = 0) -> str:
 
 def _cp_rows() -> tuple[Question, ...]:
     """Return the questions about cp (T16)."""
-    plain, whole = "128x256b", {"num_bytes": 8192, "says": "columns 0 to 31 afterwards"}
+    plain = "128x256b"
+    whole: dict[str, Any] = {"num_bytes": 8192, "says": "columns 0 to 31 afterwards"}
     cases = (
         (
             "offset",
@@ -207,7 +209,7 @@ def _cp_rows() -> tuple[Question, ...]:
         ("col1", "cp to column 1", descriptor(0, 256), 1),
     )
     return tuple(
-        cells_question(f"T16-{word}", title, _copy(plain, bits, col), **whole)  # type: ignore[arg-type]
+        cells_question(f"T16-{word}", title, _copy(plain, bits, col), **whole)
         for word, title, bits, col in cases
     )
 

@@ -21,12 +21,17 @@ _BYTES = ("expect", "arrive.expect", "drop")
 
 
 class Accounting:
-    """Holds what was expected of each open phase against what came."""
+    """Holds what was expected of each open phase against what came. `byte_barriers` are the variables of
+    which the text tells that all who arrive on them bring bytes.
+    """
 
-    def __init__(self, happens: Happens, findings: Findings, barriers: Barriers) -> None:
+    def __init__(
+        self, happens: Happens, findings: Findings, barriers: Barriers, byte_barriers: frozenset[str]
+    ) -> None:
         self.happens = happens
         self.findings = findings
         self.barriers = barriers
+        self.byte_barriers = byte_barriers
         self.stuck: list[Stuck] = []
         self.cluster_of: dict[int, int] = {}
         self.num_exited = 0
@@ -47,11 +52,12 @@ class Accounting:
     def finish(self) -> None:
         """Report why the phases that somebody waits for do not end, and bytes that are left over."""
         waited = self._awaited()
+        is_cause_known = bool(waited) and self._began_early()
         for sync, waits in waited.items():
             life = self.barriers.lives.get(sync)
             if life is None:
                 continue
-            for wait in waits:
+            for wait in waits if not is_cause_known else ():
                 self._missed(life, wait)
             if any(wait.round == life.phase for wait in waits):
                 self._explain(life)
@@ -68,17 +74,48 @@ class Accounting:
             out.setdefault(wait.sync, []).append(wait)
         return out
 
+    def _began_early(self) -> bool:
+        """Report waits that passed before the first phase of a barrier that bytes come to: what they were to
+        wait for lands in that phase. Say whether there is such.
+        """
+        found = False
+        for life in self.barriers.lives.values():
+            for touch in life.passes.get(-1, {}).values() if self._has_bytes(life) else ():
+                found = True
+                name = self.barriers.name(life)
+                self._wrong_parity(
+                    life,
+                    touch,
+                    f"a wait for parity 1 of {name} passes before anything has come there: parity 1 is that"
+                    " of the phase before the first, and the bytes land in phase 0, which has parity 0",
+                    0,
+                )
+        return found
+
+    def _has_bytes(self, life: Life) -> bool:
+        return life.has_bytes or self.barriers.name(life).split("+")[0] in self.byte_barriers
+
     def _missed(self, life: Life, wait: Stuck) -> None:
-        """Report a waiter that has missed the phase it was waiting for."""
+        """Report a waiter for whose phase it is too late: it has missed it, or asks for the other parity."""
         warp = self.happens.warp_of(wait.agent)
         last = life.seen_by.get(warp.base, -1)
-        waiter = self.barriers.share(wait.agent, Touch(warp, warp.time, wait.lanes, wait.span))
-        if wait.round < last + 2 or life.is_known_before(waiter, wait.round):
+        touch = Touch(warp, warp.time, wait.lanes, wait.span)
+        if wait.round < last + 2 or life.is_known_before(self.barriers.share(wait.agent, touch), wait.round):
             return
+        parity, name = wait.round & 1, self.barriers.name(life)
+        said = f"a wait for parity {parity} of {name}"
+        if (wait.round - last) % 2 == 0 and (last >= 0 or self._has_bytes(life)):
+            message = (
+                f"{said} asks for phase {wait.round}, which is open; phase {last + 1}, the next for this"
+                f" thread to see, is over and has parity {1 - parity}"
+            )
+            self._wrong_parity(life, touch, message, 1 - parity)
+            return
+        meant = f"phase {last + 1}" if (wait.round - last) % 2 else "the phase before the first"
         self.findings.report(
             "MBAR-PHASE-ALIAS",
-            f"a wait for parity {wait.round & 1} of {self.barriers.name(life)} was meant for phase"
-            f" {last + 1}, which is long over: phase {wait.round} of the same parity is open now",
+            f"{said} was meant for {meant}, which is long over: phase {wait.round} of the same parity is open"
+            " now",
             wait.span,
             cta=wait.agent.cta,
             warp=wait.agent.warp,
@@ -86,6 +123,20 @@ class Accounting:
             other=life.init.span,
             hint="let who fills the next phase wait until this thread has seen the one before (an empty"
             " barrier)",
+        )
+
+    def _wrong_parity(self, life: Life, touch: Touch, message: str, parity: int) -> None:
+        agent = touch.warp.agent
+        self.findings.report(
+            "MBAR-PHASE-ALIAS",
+            message,
+            touch.span,
+            cta=agent.cta,
+            warp=agent.warp,
+            lanes=touch.lanes,
+            other=life.init.span,
+            hint=f"let line {touch.span.line} wait for parity {parity} here, and turn it over after each use"
+            " of the barrier",
         )
 
     # one open phase
@@ -171,7 +222,7 @@ class Accounting:
             f" ({lines(came) or 'from nobody'})",
             said,
             came,
-            "expect what the copies of one phase bring, every box whole, the part out of bounds too",
+            _right_bytes(said, expected_bytes(life), sum(e.amount for e in came)),
         )
         return True
 
@@ -224,6 +275,18 @@ class Accounting:
             hint=hint,
             edits=_edits(rule, said, bytes_came),
         )
+
+
+def _right_bytes(said: Sequence[BarrierChanged], expected: int, total: int) -> str:
+    """Say what to expect for `total` bytes that came."""
+    more = ", or issue the copy that is missing" if expected > total else ""
+    whole = "what the copies of one phase bring, every box whole, the part out of bounds too"
+    where = {e.span.line for e in said}
+    if not total:
+        return f"issue the copies that line {min(where)} expects, to this very barrier, or do not expect them"
+    if len(where) > 1 or total % len(said):
+        return f"expect {total} bytes in all: {whole}{more}"
+    return f"let line {min(where)} expect {total // len(said)} bytes, not {said[0].amount}: {whole}{more}"
 
 
 def _edits(rule: str, said: Sequence[BarrierChanged], total: int) -> tuple[Edit, ...]:

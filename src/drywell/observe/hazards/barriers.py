@@ -198,6 +198,7 @@ class Barriers:
         touch = self._touch(event.agent, event.lanes, event.span)
         self._check_init(life, event.agent, touch)
         life.entries.append(event)
+        life.has_bytes |= event.what in ("expect", "arrive.expect", "complete")
         share = self.share(event.agent, touch)
         key = (share.warp.base, share.time, id(share.known))
         if event.what in ARRIVALS:
@@ -327,7 +328,8 @@ class Barriers:
         life.before = tuple(life.shares.values())
         life.shares, life.others = {}, {}
         life.entries, life.expects, life.completes = [], [], []
-        life.passes.pop(phase - 2, None)
+        if phase > 1:  # who came by before the first phase is kept
+            life.passes.pop(phase - 2, None)
         life.phase = phase + 1
 
     def _alias(self, life: Life, touch: Touch, message: str, other: Span | None = None) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from drywell.base.diagnostic import Finding
 from drywell.base.events import Event
+from drywell.base.span import Span
 from drywell.observe.hazards.accounting import Accounting
 from drywell.observe.hazards.agents import Conflict
 from drywell.observe.hazards.allocation import AllocationRules
@@ -36,12 +37,21 @@ class Part(Protocol):
         """Report what only the end of the run shows."""
 
 
+class Told(NamedTuple):
+    """What the text of a program tells before it runs: the places of stores to Tensor Memory that leave an
+    f32 in each cell, and the shared variables to which everybody who arrives on them brings bytes.
+    """
+
+    f32_stores: frozenset[Span] = frozenset()
+    byte_barriers: frozenset[str] = frozenset()
+
+
 class Checker:
     """Listens to a run at a level; `findings` are what it has to say.
 
     `name_of(space, home, address)` names a byte (`A+0x40`, `smem+0x400`), `index_of(cta)` gives a CTA's
     (x, y, z). `early` are the parts that look at an event before the clocks take it in, `parts` those
-    after. `declared` is what the author says of Tensor Memory.
+    after. `declared` is what the author says of Tensor Memory, `told` what the text of the program tells.
     """
 
     def __init__(
@@ -50,6 +60,7 @@ class Checker:
         name_of: Callable[[str, int, int], str],
         index_of: Callable[[int], tuple[int, int, int]],
         declared: Sequence[Declared] = (),
+        told: Told = Told(),  # noqa: B008  (a value)
     ) -> None:
         self.ends = Ends(name_of)
         self.findings = Findings(level, name_of, index_of, self.ends)
@@ -63,13 +74,13 @@ class Checker:
             barriers,
             self.weak,
             self.fences,
-            Accounting(self.happens, self.findings, barriers),
+            Accounting(self.happens, self.findings, barriers, told.byte_barriers),
             Lifetimes(self.happens, self.findings, barriers),
         )
         self.parts: tuple[Part, ...] = (
             TensorMemoryRules(self.happens, self.findings),
             FreshValues(self.happens, self.findings),
-            LayoutRules(self.happens, self.findings),
+            LayoutRules(self.happens, self.findings, told.f32_stores),
             DeclaredLayouts(self.findings, declared),
             SharedMemoryRules(self.happens, self.findings),
             AllocationRules(self.findings),
@@ -132,6 +143,7 @@ class Checker:
             other_party=earlier,
             note=named.note,
             edits=named.edits,
+            operation=earlier.span if earlier.is_operation and conflict.why == "unordered" else None,
         )
 
     def _missing_fence(self, conflict: Conflict, named: Name) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from drywell.base.events import Access, Event
+from drywell.base.span import Span
 from drywell.layout.tmem import NUM_COLS, NUM_LANES
 from drywell.observe.hazards.order import Happens
 from drywell.observe.hazards.record import Record
@@ -25,11 +26,14 @@ _READS = {
 
 
 class LayoutRules:
-    """Compares the layout in which something reads with the one in which it was written."""
+    """Compares the layout in which something reads with the one in which it was written. `f32_stores` are the
+    places of stores to Tensor Memory that leave an f32 in each cell.
+    """
 
-    def __init__(self, happens: Happens, findings: Findings) -> None:
+    def __init__(self, happens: Happens, findings: Findings, f32_stores: frozenset[Span]) -> None:
         self.happens = happens
         self.findings = findings
+        self.f32_stores = f32_stores
         happens.judge.accessed.append(self._accessed)
 
     def on(self, event: Event) -> None:
@@ -59,19 +63,21 @@ class LayoutRules:
             if int(event.addresses[0]) & 0xFFFF == record.work.accumulator & 0xFFFF:
                 return  # the old D
             how = f"takes as its A of kind::{record.work.kind}"
-            hint = "convert the accumulator and store it packed, two elements or more in a cell, before that"
+            hint = "convert the values and store them packed, two elements or more in a cell, before that"
         else:
             return
         for number in np.unique(shadow.writer[where]).tolist():
             earlier = self.happens.judge.records[number]
             if earlier.role == "mma" and earlier.work.element in ("f32", "s32"):
-                self._misread(earlier, record, how, hint)
+                self._misread(earlier, record, earlier.work.element, how, hint)
+            elif earlier.role == "st" and earlier.span in self.f32_stores and record.role == "mma":
+                self._misread(earlier, record, "f32", how, hint)
 
-    def _misread(self, earlier: Record, later: Record, how: str, hint: str) -> None:
+    def _misread(self, earlier: Record, later: Record, element: str, how: str, hint: str) -> None:
         self.findings.report(
             "TMEM-DTYPE-VIEW",
-            f"{party(later)} {how} what {party(earlier, with_line=True)} left, one {earlier.work.element} in"
-            " each cell",
+            f"{party(later)} {how} what {party(earlier, with_line=True)} left, one {element} in each"
+            " cell",
             later.span,
             cta=later.agent.cta,
             warp=later.agent.warp,

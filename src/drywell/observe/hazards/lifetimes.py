@@ -264,6 +264,7 @@ class Lifetimes:
             severity=severity,
             is_silent_at_hw=severity is Severity.WARNING,
             edits=edits,
+            operation=span,
         )
 
     # other CTAs
@@ -377,4 +378,5 @@ class Lifetimes:
             warp=agent.warp,
             lanes=lanes,
             hint="let both CTAs meet at the cluster barrier before they exit",
+            operation=span,
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-from drywell.base.diagnostic import Edit, Finding, Party, Place, Severity
+from drywell.base.diagnostic import Cause, Edit, Finding, Party, Place, Severity
 from drywell.base.span import NOWHERE, Span
 from drywell.layout.tmem import NUM_COLS
 from drywell.machine.windows import GLOBAL_BASE
@@ -18,6 +18,42 @@ from drywell.observe.hazards.rules import RULES, Level
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 _CAUSES = ("EXPECT-TX-MISMATCH", "EXPECT-TX-LATE", "PAIR-TX-MULTIPLIER", "COMMIT-GROUP-MISMATCH")
 """Rules that stand before others of their severity: a wrong account makes waits end early, which races."""
+_DEPTHS = {
+    "COMMIT-NO-MMA": -1,
+    "COMMIT-GROUP-MISMATCH": -1,
+    "COMMIT-MISSING": 1,
+    "FREE-BEFORE-DONE": 2,
+    "PAIR-DEALLOC-EARLY": 2,
+    "EXIT-WITH-PENDING": 2,
+    "PEER-EXIT-EARLY": 2,
+}
+"""Of the findings about one operation that is not known to be over, those of higher numbers follow from the
+one of the lowest. Rules of order have 0: below them are commits that should have covered the operation,
+above them what ends before it.
+"""
+_Key = tuple[Any, ...]
+
+
+class Details(TypedDict, total=False):
+    """What is said of a finding besides its rule and message: who was where, `other` and `other_party` for
+    the other of two, the `place` in memory that both touch, what would have made it right (`note`) and what
+    may repair it (`hint`, `edits`). `severity` replaces the rule's own below `strict`; `operation` is where
+    an operation was issued that is not known to be over.
+    """
+
+    cta: int | None
+    warp: int | None
+    lanes: tuple[int, ...]
+    other: Span | None
+    other_party: Record | None
+    operation: Span | None
+    place: Place | None
+    note: str
+    hint: str
+    edits: tuple[Edit, ...]
+    severity: Severity | None
+    is_silent_at_hw: bool
+    folds: bool
 
 
 @dataclass(slots=True)
@@ -28,60 +64,50 @@ class Findings:
     name_of: Callable[[str, int, int], str]
     index_of: Callable[[int], tuple[int, int, int]]
     ends: Ends
-    found: dict[tuple[Any, ...], Finding] = field(default_factory=dict)
-    questions: dict[tuple[Any, ...], Question] = field(default_factory=dict)
+    found: dict[_Key, Finding] = field(default_factory=dict)
+    questions: dict[_Key, Question] = field(default_factory=dict)
+    operations: dict[_Key, Span] = field(default_factory=dict)
 
-    def report(
-        self,
-        rule: str,
-        message: str,
-        span: Span = NOWHERE,
-        *,
-        cta: int | None = None,
-        warp: int | None = None,
-        lanes: tuple[int, ...] = (),
-        other: Span | None = None,
-        hint: str = "",
-        severity: Severity | None = None,
-        is_silent_at_hw: bool = False,
-        folds: bool = False,
-        place: Place | None = None,
-        other_party: Record | None = None,
-        note: str = "",
-        edits: tuple[Edit, ...] = (),
-    ) -> None:
-        """Add a finding of `rule` unless the level is silent about it; `severity` replaces the rule's own
-        below `strict`. With `folds` all findings of the rule are one. `place` is the memory that both
-        parties touch, `note` what would have made it right, `edits` what may repair it.
-        """
-        own = RULES[rule].severity(self.level)
-        if own is None or (is_silent_at_hw and self.level == "hw"):
+    def report(self, rule: str, message: str, span: Span = NOWHERE, **details: Unpack[Details]) -> None:
+        """Add a finding unless the level is silent about its rule; with `folds` all of the rule are one."""
+        own = self._severity(rule, details.get("severity"), details.get("is_silent_at_hw", False))
+        other, cta, warp = details.get("other"), details.get("cta"), details.get("warp")
+        key = (rule,) if details.get("folds") else (rule, span, other)
+        if own is None or self._repeats(key):
             return
-        if severity is not None and self.level != "strict":
-            own = severity
-        key = (rule,) if folds else (rule, span, other)
-        before = self.found.get(key)
-        if before is not None:
-            self.found[key] = replace(before, count=before.count + 1)
-            return
-        index = None if cta is None else self.index_of(cta)
-        if other_party is not None and other_party.is_operation and cta is not None and warp is not None:
-            self.questions[key] = self.ends.ask(other_party, cta, warp)
+        operation, record = details.get("operation"), details.get("other_party")
+        if operation is not None:
+            self.operations[key] = operation
+        if record is not None and record.is_operation and cta is not None and warp is not None:
+            self.questions[key] = self.ends.ask(record, cta, warp)
         self.found[key] = Finding(
             rule,
             own,
             message,
             span,
-            index,
+            None if cta is None else self.index_of(cta),
             warp,
-            lanes,
+            details.get("lanes", ()),
             other=other,
-            hint=hint,
-            other_party=None if other_party is None else self.party(other_party),
-            place=place,
-            note=note,
-            edits=edits,
+            hint=details.get("hint", ""),
+            other_party=None if record is None else self.party(record),
+            place=details.get("place"),
+            note=details.get("note", ""),
+            edits=details.get("edits", ()),
         )
+
+    def _severity(self, rule: str, severity: Severity | None, is_silent_at_hw: bool) -> Severity | None:
+        own = RULES[rule].severity(self.level)
+        if own is None or (is_silent_at_hw and self.level == "hw"):
+            return None
+        return own if severity is None or self.level == "strict" else severity
+
+    def _repeats(self, key: _Key) -> bool:
+        """Say whether there is such a finding already, and count it once more."""
+        before = self.found.get(key)
+        if before is not None:
+            self.found[key] = replace(before, count=before.count + 1)
+        return before is not None
 
     def party(self, record: Record) -> Party:
         """Return who made an access, for a finding."""
@@ -98,7 +124,33 @@ class Findings:
             said = "\n".join(part for part in (self.found[key].note, self.ends.answer(question)) if part)
             self.found[key] = replace(self.found[key], note=said)
         self.questions.clear()
-        return tuple(sorted(self.found.values(), key=lambda f: (_ORDER[f.severity], f.rule not in _CAUSES)))
+        leading = self._leading()
+        found = [replace(f, cause=self._cause(key, leading)) for key, f in self.found.items()]
+        return tuple(sorted(found, key=_turn))
+
+    def _leading(self) -> dict[Span, Finding]:
+        """Return for each operation the finding that leads those about it: of what is worst the first."""
+        out: dict[Span, Finding] = {}
+        for key, operation in self.operations.items():
+            finding, before = self.found[key], out.get(operation)
+            if before is None or _rank(finding) < _rank(before):
+                out[operation] = finding
+        return out
+
+    def _cause(self, key: _Key, leading: dict[Span, Finding]) -> Cause | None:
+        finding, operation = self.found[key], self.operations.get(key)
+        leader = None if operation is None else leading[operation]
+        if leader is None or _DEPTHS.get(finding.rule, 0) <= _DEPTHS.get(leader.rule, 0):
+            return None
+        return Cause(leader.rule, leader.span)
+
+
+def _rank(finding: Finding) -> tuple[int, int]:
+    return _ORDER[finding.severity], _DEPTHS.get(finding.rule, 0)
+
+
+def _turn(finding: Finding) -> tuple[int, bool, bool]:
+    return _ORDER[finding.severity], finding.cause is not None, finding.rule not in _CAUSES
 
 
 def operation_of(record: Record) -> str:

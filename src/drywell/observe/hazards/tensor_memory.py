@@ -153,6 +153,7 @@ class TensorMemoryRules:
                     f"tcgen05.commit.cta_group::{group} tracks nothing: the thread's operations before it,"
                     f" such as line {op.span.line}, have cta_group::{other_group}",
                     Edit("replace", event.span, f".cta_group::{other_group}", f".cta_group::{group}"),
+                    operation=op.span,
                 )
                 return
             if other != lane:
@@ -163,6 +164,7 @@ class TensorMemoryRules:
                     f" {op.span.line}, and a commit tracks the operations of its own thread only",
                     "let the thread that issues the mma execute the commit too",
                     Severity.ERROR,
+                    op.span,
                 )
                 return
         if pipe not in self._has_issued:  # several commits may well follow one mma, for several barriers
@@ -174,7 +176,13 @@ class TensorMemoryRules:
             )
 
     def _say_commit(
-        self, event: Issued, rule: str, message: str, hint: str | Edit, severity: Severity | None = None
+        self,
+        event: Issued,
+        rule: str,
+        message: str,
+        hint: str | Edit,
+        severity: Severity | None = None,
+        operation: Span | None = None,
     ) -> None:
         self.findings.report(
             rule,
@@ -186,6 +194,7 @@ class TensorMemoryRules:
             hint=str(hint),
             severity=severity,
             edits=(hint,) if isinstance(hint, Edit) else (),
+            operation=operation,
         )
 
     def _exited(self, cta: int) -> None:
@@ -203,6 +212,7 @@ class TensorMemoryRules:
                 warp=op.agent.warp,
                 lanes=op.lanes,
                 hint="put tcgen05.commit behind it and wait on its mbarrier before the columns are freed",
+                operation=op.span,
             )
 
     def _is_followed(self, op: Operation) -> bool:
@@ -357,6 +367,7 @@ class TensorMemoryRules:
             other=record.span,
             hint=hint,
             edits=(*own, meet),
+            operation=record.span if record.is_operation else None,
         )
 
     def _missed(self, event: ColumnsMissing) -> None:

@@ -1,0 +1,147 @@
+"""Compiled code of an executable: what is compiled when, kept from launch to launch.
+
+A place becomes hot when compiled code could have been entered there often enough; then the unit around it is
+compiled, in the variant (all lanes, or masked) in which it was wanted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drywell.engine.compiled_layout import GOES_ON, Forms, Layout, lay_out
+from drywell.engine.llvm_memory import word
+from drywell.program.link import Executable
+
+if TYPE_CHECKING:
+    from drywell.engine.object_cache import Code
+
+HOT = 50
+"""Executions after which a place is compiled: about what it costs to interpret them."""
+
+NUM_KEPT = 16
+"""Executables whose compiled code is kept in a process, those used last."""
+
+NEVER = -1
+"""The heat of a place at which compiled code is not entered; 0: it is; else how often the place must still be
+come by before it is compiled.
+"""
+
+
+class Variant:
+    """The compiled code of one variant: the heat of every place, and the table of code by place."""
+
+    def __init__(self, layout: Layout, is_full: bool, patience: int) -> None:
+        self.layout = layout
+        self.is_full = is_full
+        self.heat = [NEVER if unit < 0 else patience for unit in layout.unit_of]
+        self.table = np.zeros(layout.num_places, np.uint64)
+        self.address: int = self.table.ctypes.data
+        self._codes: list[Code] = []
+
+    def compile_at(self, pc: int) -> None:
+        """Compile the unit that a place enters."""
+        from drywell.engine.compiled_unit import NAME, write_unit
+        from drywell.engine.jit import compile_function
+
+        number = self.layout.unit_of[pc]
+        if self.layout.has_forms:
+            from drywell.engine.native import runtime
+
+            runtime.install()
+        code = compile_function(write_unit(self.layout, number, self.is_full), NAME)
+        self._codes.append(code)
+        for chunk in self.layout.units[number]:
+            if chunk.is_entered:
+                self.table[chunk.start] = code.addresses[NAME]
+                self.heat[chunk.start] = 0
+
+
+class CompiledCode:
+    """The compiled code of one executable, run in one way."""
+
+    def __init__(self, layout: Layout, patience: int) -> None:
+        self.layout = layout
+        self.full, self.masked = (Variant(layout, is_full, patience) for is_full in (True, False))
+
+
+_kept: OrderedDict[Any, tuple[Any, CompiledCode]] = OrderedDict()
+
+
+def compiled_code(
+    executable: Executable,
+    addresses: Mapping[str, int],
+    forms: Forms,
+    watched: Collection[int],
+    is_observed: bool,
+    is_eager: bool,
+) -> CompiledCode:
+    """Return the compiled code of an executable, the same as in an earlier launch where there was one.
+
+    The interpreter executes what stands at the places `watched`. `is_eager` compiles at the first touch.
+    """
+    program, entry = executable.program, executable.entry.name
+    key = (id(program), entry, tuple(sorted(addresses.items())), forms, tuple(sorted(watched)), is_observed, is_eager)
+    found = _kept.get(key)
+    if found is None:
+        layout = lay_out(executable, addresses, forms, frozenset(watched), is_observed)
+        found = _kept[key] = program, CompiledCode(layout, 1 if is_eager else HOT)
+        while len(_kept) > NUM_KEPT:
+            _kept.popitem(last=False)
+    else:
+        _kept.move_to_end(key)
+    return found[1]
+
+
+# -------------------------------------------------------------------- from unit to unit
+_DRIVE = """\
+define i64 @drywell.drive(ptr %context, i64 %begin) {{
+entry:
+  %registers_place = {registers}
+  %registers = load ptr, ptr %registers_place
+  %units_place = {units}
+  %units = load ptr, ptr %units_place
+  br label %next
+next:
+  %pc = phi i64 [ %begin, %entry ], [ %to, %goes_on ]
+  %place = getelementptr ptr, ptr %units, i64 %pc
+  %unit = load ptr, ptr %place
+  %is_none = icmp eq ptr %unit, null
+  br i1 %is_none, label %none, label %call
+none:
+  %shifted = shl i64 %pc, 2
+  %goes = or i64 %shifted, {goes_on}
+  ret i64 %goes
+call:
+  %result = call i64 %unit(ptr %registers, ptr %context, i64 %pc)
+  %status = and i64 %result, 3
+  %is_going = icmp eq i64 %status, {goes_on}
+  br i1 %is_going, label %goes_on, label %back
+goes_on:
+  %to = lshr i64 %result, 2
+  br label %next
+back:
+  ret i64 %result
+}}
+"""
+
+
+@lru_cache(maxsize=1)
+def driver() -> Any:
+    """Return the function `i64 drive(context, pc)`, which runs compiled code from a place on, unit after unit,
+    as a Python callable. It keeps Python's lock: a unit ends when its fuel does.
+    """
+    from drywell.engine.object_cache import load_or_compile
+
+    words = {name: word(name) for name in ("registers", "units")}
+    text = _DRIVE.format(goes_on=GOES_ON, **words)
+    code = load_or_compile(text, ("drywell.drive",), 2)
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+    function = prototype(code.addresses["drywell.drive"])
+    function.code = code
+    return function

@@ -1,0 +1,193 @@
+"""Compiled code in a run: when a split enters it, with what, and what is made of its return."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.engine.compiled_code import CompiledCode, driver
+from drywell.engine.compiled_context import GridContext, WarpContext
+from drywell.engine.compiled_jumps import digest
+from drywell.engine.compiled_layout import CHUNK, GOES_ON, LEFT, MISSED
+from drywell.engine.llvm_memory import CONTEXT
+from drywell.engine.native.state import BLOCK
+from drywell.machine.lanes import FULL
+
+if TYPE_CHECKING:
+    from drywell.engine.native.state import Machine
+    from drywell.engine.splits import Split, WarpState
+    from drywell.engine.threaded import Threaded
+    from drywell.machine.warp import Warp
+
+FUEL, IS_EXACT, BACK_JUMPS, PATIENCE, SEEN, CHANGED, UNITS, PENDING, MASK, LIMIT, NUM_MEETS, MEETS = (
+    CONTEXT[name]
+    for name in (
+        "fuel",
+        "is_exact",
+        "back_jumps",
+        "patience",
+        "seen",
+        "changed",
+        "units",
+        "pending",
+        "mask",
+        "limit",
+        "num_meets",
+        "meets",
+    )
+)
+MISSED_PLAN = BLOCK["missed"]
+_EVERYWHERE = 1 << 62
+
+
+class Native:
+    """The compiled code of a grid's executable as its warps run it."""
+
+    def __init__(self, code: CompiledCode, threaded: Threaded, grid: Any) -> None:
+        self.code = code
+        self.threaded = threaded
+        self.grid = grid
+        self.layout = code.layout
+        self.drive: Any = None
+        self._digest = digest()
+        self.has_forms = code.layout.has_forms
+        self._common = GridContext(grid)
+        self._tables: Any = None
+        self._touched_by_chunk: dict[int, frozenset[int]] = {}
+
+    def heat(self, is_full: bool) -> list[int]:
+        """Return the heat of all places, for a split of all lanes or of some."""
+        return (self.code.full if is_full else self.code.masked).heat
+
+    def begin(
+        self, state: WarpState, split: Split, meet: Collection[int], patience: int, is_exact: bool
+    ) -> None:
+        """Prepare a warp for a split, whose warp has other splits at `meet`, in a turn that ends exactly or
+        where a chunk ends.
+        """
+        warp = state.warp
+        if self.drive is None:
+            self.drive = driver()
+        if state.context is None:
+            state.context = WarpContext(warp, self._common, self.layout, self._machine(warp))
+            warp.span = self.threaded.spans[split.pc]  # it has begun
+        at = state.context.at
+        at[PATIENCE], at[IS_EXACT] = patience, is_exact
+        if warp.mask is FULL:
+            at[UNITS] = self.code.full.address
+            return
+        at[UNITS] = self.code.masked.address
+        at[MASK] = int.from_bytes(np.packbits(split.mask, bitorder="little").tobytes(), "little")
+        at[LIMIT] = _limit(state, split)
+        at[NUM_MEETS] = len(meet)
+        for k, pc in enumerate(meet):
+            at[MEETS + k] = self.layout.chunk_of[pc]
+
+    def _machine(self, warp: Warp) -> Machine | None:
+        """Return what native machine instructions know of a warp."""
+        if not self.has_forms:
+            return None
+        from drywell.engine.native.learn import Tables
+        from drywell.engine.native.state import Machine
+
+        if self._tables is None:
+            self._tables = Tables(self.grid)
+        return Machine(warp, self._tables)
+
+    def run(
+        self, state: WarpState, split: Split, heat: list[int], pc: int, fuel: int
+    ) -> tuple[int, int, int]:
+        """Run compiled code from `pc` on; return where it returned, the fuel that is left, and why."""
+        if heat[pc]:
+            heat[pc] -= 1
+            if heat[pc]:
+                return pc, fuel, LEFT
+            (self.code.full if heat is self.code.full.heat else self.code.masked).compile_at(pc)
+        if state.fresh:
+            _forget_waited(state)
+        if state.busy or state.fresh or state.unwritten:
+            return self._run_chunk(state, split, pc, fuel)
+        state.context.at[FUEL] = fuel
+        pc, status = self._drive(state, split, pc)
+        return pc, state.context.at[FUEL], status
+
+    def _run_chunk(self, state: WarpState, split: Split, pc: int, fuel: int) -> tuple[int, int, int]:
+        """Run one chunk, if it touches no register of which there is something to be waited for or told."""
+        touched, at = self._touched(pc), state.context.at
+        watched = (state.busy, state.fresh, state.unwritten)
+        if fuel <= CHUNK or any(not touched.isdisjoint(some) for some in watched):
+            return pc, fuel, LEFT
+        is_exact = at[IS_EXACT]
+        at[FUEL], at[IS_EXACT] = 1, 0  # enough to begin one
+        pc, status = self._drive(state, split, pc)
+        at[IS_EXACT] = is_exact
+        spent = 1 - at[FUEL]
+        return pc, fuel - spent, GOES_ON if status == LEFT and spent else status
+
+    def _drive(self, state: WarpState, split: Split, pc: int) -> tuple[int, int]:
+        """Run compiled code from `pc` on; return where it returned and why."""
+        context = state.context
+        at = context.at
+        at[BACK_JUMPS] = split.back_jumps
+        at[SEEN] = split.seen
+        if self.has_forms:
+            at[PENDING] = len(self.grid.pending)
+        result = self.drive(context.address, pc)
+        split.back_jumps, split.seen = at[BACK_JUMPS], at[SEEN]
+        if at[CHANGED]:
+            at[CHANGED] = 0
+            self.grid.version += 1
+        pc, status = result >> 2, result & 3
+        if status == LEFT:
+            if context.block is not None and context.block[MISSED_PLAN]:
+                context.machine.learn()
+        elif status == MISSED:
+            context.passed[pc : self.layout.lanes_end[pc]] += 1
+        return pc, status
+
+    def digest(self, warp: Warp, target: int) -> int:
+        """Return the digest that compiled code takes of a jump's target and a warp's registers."""
+        found: int = self._digest(warp.registers.ctypes.data, warp.registers.nbytes, target)
+        return found
+
+    def counts(self, state: WarpState) -> NDArray[np.int64]:
+        """Return how often compiled code has executed each place for a warp."""
+        context: WarpContext | None = state.context
+        if context is None:
+            return np.zeros(self.layout.num_places, np.int64)
+        return context.runs[self.layout.counted_at] - context.passed
+
+    def _touched(self, pc: int) -> frozenset[int]:
+        """Return the registers that the chunk at a place touches."""
+        found = self._touched_by_chunk.get(pc)
+        if found is None:
+            places = range(pc, self.layout.lanes_end[pc] + 1)
+            found = frozenset().union(*(self.threaded.touched[p] for p in places))
+            self._touched_by_chunk[pc] = found
+        return found
+
+
+def _forget_waited(state: WarpState) -> None:
+    """Drop the registers whose loads have been waited for since: of these nothing is told any more."""
+    unwaited, fresh = state.warp.unwaited, state.fresh
+    for k in [k for k, op in fresh.items() if op not in unwaited]:
+        del fresh[k]
+
+
+def _limit(state: WarpState, split: Split) -> int:
+    """Return the place from which on another split of the warp comes first after a jump."""
+    limit = _EVERYWHERE
+    for other in state.splits:
+        if other is split:
+            continue
+        if other.held is not None:
+            return 0
+        if other.is_parked or other.has_yielded or len(other.stack) < len(split.stack):
+            continue
+        if len(other.stack) > len(split.stack):
+            return 0
+        limit = min(limit, other.pc)
+    return limit

@@ -1,0 +1,178 @@
+"""A launch in several processes: each runs a share of the clusters, on one global memory.
+
+A worker is a fork of the launching process, which takes the first share itself: nothing is sent to a worker,
+and only what it did comes back. What must stay whole does so by rerunning: when a share ends in an error, has
+something to remark, or a worker dies, global memory is as it was, and the launch is run again in one process.
+So an error is told in the words, and leaves the arrays, of a run without workers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import mmap
+import os
+import pickle
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from drywell.base.options import Options
+from drywell.machine.gmem import GlobalMemory
+from drywell.machine.lanes import LaneBuffer
+from drywell.machine.windows import GLOBAL_BASE
+from drywell.program.independence import meeting_place
+from drywell.program.link import Executable
+
+CLUSTERS_PER_WORKER = 8
+"""Clusters that make it worth starting a worker when nobody says how many there should be: one costs some
+milliseconds.
+"""
+
+T = TypeVar("T")
+
+_PR_SET_PDEATHSIG = 1
+
+
+def num_workers(
+    executable: Executable, options: Options, num_clusters: int, num_homes: int, is_watched: bool
+) -> tuple[int, str]:
+    """Return how many processes should run a launch whose clusters first find `num_homes` homes, and why only
+    one ('' when there is no reason but its size).
+
+    Several give what one gives only if clusters cannot notice each other, nothing watches the whole, and the
+    schedule draws no order from all warps.
+    """
+    wanted = options.workers
+    if wanted is None:
+        wanted = min(len(os.sched_getaffinity(0)) if _can_fork() else 1, num_clusters // CLUSTERS_PER_WORKER)
+    wanted = min(wanted, num_clusters, num_homes)
+    if wanted <= 1:
+        return 1, ""
+    if not _can_fork():
+        return 1, "workers are forked processes, which only Linux has"
+    if is_watched:
+        return 1, "the run is checked or observed as a whole"
+    if options.schedule != "eager":
+        return 1, f"the {options.schedule} schedule orders all warps of the grid"
+    place = meeting_place(executable)
+    if place is not None:
+        return 1, f"{place[0]}: the kernel {place[1]}"
+    return wanted, ""
+
+
+def _can_fork() -> bool:
+    return sys.platform == "linux"
+
+
+def in_processes(count: int, gmem: GlobalMemory, work: Callable[[int], T | None]) -> list[T] | None:
+    """Return what `work(0)`, run here, to `work(count - 1)`, each run in a process of its own, return; they
+    share global memory. None when one of them returned None or died, or the system has no room for it; global
+    memory is then as before.
+
+    Whatever else `work(0)` raises passes through. No process is left in any case.
+    """
+    original = gmem.buffer
+    workers: list[_Worker] = []
+    results: list[T] = []
+    try:
+        gmem.buffer = LaneBuffer(_shared_copy(gmem))
+        with _uninterrupted() as usual:
+            for k in range(1, count):
+                workers.append(_start(work, k, usual))
+        for take in (lambda: work(0), *(worker.result for worker in workers)):
+            result = take()
+            if result is None:
+                break
+            results.append(result)
+    except OSError:
+        results.clear()
+    finally:
+        with _uninterrupted():
+            for worker in workers:
+                worker.end()
+    if len(results) == count:
+        return results
+    gmem.buffer = original
+    return None
+
+
+def _shared_copy(gmem: GlobalMemory) -> Any:
+    """Return the bytes of global memory in memory that processes to come will share."""
+    used = gmem.arrays[-1].end - GLOBAL_BASE if gmem.arrays else 0
+    shared = np.frombuffer(mmap.mmap(-1, gmem.buffer.data.size), np.uint8)
+    shared[:used] = gmem.buffer.data[:used]
+    return shared
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[set[signal.Signals]]:
+    """Hold signals back, so that no process is started or ended by halves; give the usual mask."""
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGALRM})
+    try:
+        yield {signal.Signals(number) for number in usual}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+
+
+# -------------------------------------------------------------------- one worker
+@dataclass(slots=True)
+class _Worker:
+    """A worker as its parent knows it: its process and the pipe its result comes through."""
+
+    pid: int
+    pipe: int
+
+    def result(self) -> Any:
+        """Wait for what the worker returns; None when it could not."""
+        with open(self.pipe, "rb", closefd=False) as file, suppress(EOFError, pickle.UnpicklingError):
+            return pickle.load(file)
+        return None
+
+    def end(self) -> None:
+        """End the process, if it still runs, and forget it."""
+        os.close(self.pipe)
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        with suppress(ChildProcessError):  # the caller lets the system reap its children
+            os.waitpid(self.pid, 0)
+
+
+def _start(work: Callable[[int], Any], k: int, usual: set[signal.Signals]) -> _Worker:
+    parent, (read_end, write_end) = os.getpid(), os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of others: a worker calls only our code
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(read_end)
+            os.close(write_end)
+            raise
+    if pid == 0:
+        _serve(work, k, write_end, parent, usual)
+    os.close(write_end)
+    return _Worker(pid, read_end)
+
+
+def _serve(
+    work: Callable[[int], Any], k: int, pipe: int, parent: int, usual: set[signal.Signals]
+) -> NoReturn:
+    """Be a worker: do its work, send what it returns, and leave without a trace."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and ends its workers
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == parent:
+            gc.freeze()  # so that collections do not touch, and so copy, what came from the parent
+            result = work(k)
+            with open(pipe, "wb") as file:
+                pickle.dump(result, file)
+    finally:
+        os._exit(0)

@@ -1,0 +1,247 @@
+"""The closed-form time of a GEMM on a whole GPU: main loop, epilogue, waves, memory, launch and the clock.
+
+docs/design/prediction.md says where each formula is from; docs/validation.md what it is worth.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from drywell.arch import Gpu, load
+from drywell.arch.timing import Timing, timing
+from drywell.base.record import record
+from drywell.plan.gemm_config import OUTPUT_BYTES, ROW_BLOCK, GemmConfig
+from drywell.plan.tensor_pipe import mma_interval_cycles, mma_overhead_cycles
+from drywell.plan.traffic import Traffic, traffic
+
+Launch = Literal["kernel", "stream", "alone", "host"]
+"""What the time covers beside the kernel: nothing (a profiler's duration), the gap to a stream's next
+launch, events around one launch, or a launch and the wait for it by the host's clock.
+"""
+
+_TMEM_CELL_BYTES = 4
+_WARPS_OF_BLOCK = 4
+_ROUNDS = 16
+_REFERENCE_BYTES = 64.0
+"""Loads per cycle of MMA at which `clock_l2_share` adds nothing: a 256x256 tile of a pair in bf16."""
+
+
+@record
+class Prediction:
+    """What a configuration is expected to do: one call, microseconds, SM cycles at `clock_mhz`, TFLOP/s.
+
+    `bound` names what limits it: tensor, tma, l2, dram, latency (a stage's round trip), mma_wait (one thread
+    that waits for each MMA), epilogue or launch. `breakdown` splits `time_us` by part. `utilisation` is the
+    share of the tensor pipe's cycles in use. `low` and `high` are TFLOP/s that nine in ten kernels keep.
+    """
+
+    tflops: float
+    cycles: float
+    time_us: float
+    clock_mhz: float
+    utilisation: float
+    bound: str
+    breakdown: dict[str, float]
+    low: float
+    high: float
+
+
+@record
+class _Work:
+    """What does not depend on the clock: one K step and one epilogue, in cycles, and the traffic."""
+
+    config: GemmConfig
+    t: Timing
+    moved: Traffic
+    sm_count: int
+    ctas_per_sm: int
+    mma: float
+    tensor: float
+    tail: float
+    epilogue: float
+    drain: float
+    overhead_ns: float
+
+
+def predict(
+    config: GemmConfig,
+    gpu: str = "b200",
+    *,
+    launch: Launch = "stream",
+    sustained: bool = False,
+    clock_mhz: float | None = None,
+) -> Prediction:
+    """Predict the time of one call of `config` on `gpu`, in closed form.
+
+    The clock falls with the load unless `clock_mhz` fixes it; `sustained` says that the GPU has been under
+    load for half a second or longer. LaunchError says what does not fit.
+
+    Example:
+        >>> run = predict(GemmConfig(8192, 8192, 8192, tile=(256, 256, 64), stages=6, cta_group=2, raster=8))
+        >>> run.bound, 1000 < run.low < run.tflops < run.high < 2000
+        ('tensor', True)
+    """
+    return evaluate(config, load(gpu), timing(gpu), launch, sustained, clock_mhz)
+
+
+def evaluate(
+    config: GemmConfig, gpu: Gpu, t: Timing, launch: Launch, sustained: bool, clock_mhz: float | None = None
+) -> Prediction:
+    """Predict with the numbers of `t`; `predict` with the GPU's own."""
+    config.check(gpu)
+    w = _work(config, gpu, t, launch)
+    ghz_max = gpu.boost_clock_mhz / 1000
+    ghz_full = t.clock_full_sustained_ghz if sustained else t.clock_full_ghz
+    ghz = clock_mhz / 1000 if clock_mhz else ghz_full
+    for _ in range(_ROUNDS):
+        step, bound = _step(w, ghz)
+        parts = _parts(w, step, ghz)
+        cycles = sum(parts.values())
+        if clock_mhz:
+            break
+        last, ghz = ghz, ghz_max - (ghz_max - ghz_full) * _load_on_clock(w, cycles, ghz)
+        if abs(ghz - last) < 1e-6:
+            break
+    return _prediction(w, parts, bound, ghz)
+
+
+def _work(c: GemmConfig, gpu: Gpu, t: Timing, launch: Launch) -> _Work:
+    """Count the cycles of one K step on the tensor pipe and of one tile's epilogue."""
+    ctas = c.resident_ctas(gpu)
+    M, N = c.mma_shape
+    mma = c.mmas_per_step * mma_interval_cycles(t, M, N, c.cta_group)
+    overhead_us = {
+        "kernel": 0.0, "stream": t.launch_stream_us, "alone": t.launch_alone_us, "host": t.launch_host_us,
+    }[launch]  # fmt: skip
+    epilogue, drain = _epilogue_cycles(c, t)
+    return _Work(
+        config=c,
+        t=t,
+        moved=traffic(c, gpu, t, ctas),
+        sm_count=gpu.sm_count,
+        ctas_per_sm=ctas,
+        mma=mma,
+        tensor=mma + c.scale_bytes / t.scale_copy_bytes_per_cycle,
+        tail=mma_overhead_cycles(t, M, c.cta_group, block_scaled=c.scale_vec is not None),
+        epilogue=epilogue,
+        drain=drain,
+        overhead_ns=overhead_us * 1000 + t.first_load_ns,
+    )
+
+
+def _epilogue_cycles(c: GemmConfig, t: Timing) -> tuple[float, float]:
+    """Return the cycles from a finished accumulator to its last store, and from there until it has left."""
+    cols = c.accumulator_cols * _WARPS_OF_BLOCK / c.epilogue_warps
+    subtiles = -(-cols // c.epilogue_cols)
+    read = ROW_BLOCK * _TMEM_CELL_BYTES / (t.tmem_read_bytes_per_cycle_per_warp * _WARPS_OF_BLOCK)
+    write = ROW_BLOCK * OUTPUT_BYTES / t.smem_bytes_per_cycle
+    if c.epilogue == "direct":
+        return subtiles * t.tmem_load_wait_cycles + cols * (read + write), 0.0
+    last_rows = ROW_BLOCK * c.epilogue_cols * OUTPUT_BYTES / 128
+    return (
+        subtiles * t.epilogue_subtile_cycles + cols * (read + write),
+        t.store_drain_cycles + last_rows * t.tma_row_cycles,
+    )
+
+
+def _step(w: _Work, ghz: float) -> tuple[float, str]:
+    """Return the cycles of one K step of one CTA, and what bounds it."""
+    c, t, moved = w.config, w.t, w.moved
+    loaded = moved.active_ctas * moved.step_bytes
+    stored = moved.active_ctas * moved.output_bytes / moved.num_steps
+    copy = moved.step_rows * moved.row_cycles
+    l2 = loaded / t.l2_tb_per_s / 1000 * ghz
+    dram = loaded * moved.miss / t.dram_tb_per_s / 1000 * ghz
+    arrival = _fill(w, ghz) + max(copy, l2, dram)
+    wake = t.commit_cycles + t.wake_cycles
+    chain = arrival + w.tensor + w.tail + wake
+    if c.stages == 1:
+        return max(chain, w.tensor * w.ctas_per_sm, copy * w.ctas_per_sm, l2), "latency"
+    ahead = c.lookahead or c.stages
+    waits = {
+        "tensor": w.tensor * w.ctas_per_sm,
+        "tma": copy * w.ctas_per_sm,
+        "l2": l2,
+        "dram": dram + stored / t.dram_tb_per_s / 1000 * ghz,
+        "latency": chain / ahead,
+    }
+    if not c.warp_specialized:
+        waits["mma_wait"] = w.tensor + w.tail + wake
+        if ahead < c.stages:
+            waits["latency"] = (arrival + wake) / ahead
+    return _queued(t, *waits.values()), max(waits, key=waits.__getitem__)
+
+
+def _fill(w: _Work, ghz: float) -> float:
+    """Return the cycles from the issue of a load to its first byte."""
+    return (w.t.tma_latency_ns + w.moved.miss * w.t.dram_extra_latency_ns) * ghz
+
+
+def _queued(t: Timing, *times: float) -> float:
+    """Join the times of units that wait for each other: the longest, and more where others are as long."""
+    longest = max(times)
+    power = sum((time / longest) ** t.queue_norm for time in times)
+    return float(longest * power ** (1 / t.queue_norm))
+
+
+def _parts(w: _Work, step: float, ghz: float) -> dict[str, float]:
+    """Return the cycles of a call by part; `tensor` are those in which the pipe works."""
+    c, t, moved = w.config, w.t, w.moved
+    waves, steps = moved.num_waves, moved.num_steps
+    fill = _fill(w, ghz) + moved.step_rows * moved.row_cycles
+    parts = {
+        "tensor": waves * steps * w.tensor,
+        "mainloop_stall": waves * steps * (step - w.tensor),
+        "launch": w.overhead_ns * ghz,
+    }
+    if not c.persistent:
+        parts["fill"] = waves * fill
+        parts["epilogue"] = waves * (w.epilogue + w.drain)
+        parts["setup"] = (waves * (t.cta_setup_ns + t.cta_gap_ns) - t.cta_gap_ns) * ghz
+        return parts
+    main = steps * step
+    handover = t.tile_handover_ns * ghz if c.accumulators > 1 else 0.0
+    exposed = (
+        _queued(t, main + handover, w.epilogue + w.tail) - main - handover
+        if c.accumulators > 1
+        else w.epilogue
+    )
+    parts["fill"] = fill
+    parts["epilogue"] = waves * exposed + w.epilogue + w.drain
+    parts["handover"] = waves * handover
+    parts["setup"] = t.cta_setup_ns * ghz
+    return parts
+
+
+def _load_on_clock(w: _Work, cycles: float, ghz: float) -> float:
+    """Return the load that the clock falls with: 1 is a tensor pipe that never pauses."""
+    t, moved = w.t, w.moved
+    ctas = moved.num_tiles * w.config.cta_group
+    use = ctas * moved.num_steps * w.mma / (w.sm_count * cycles)
+    l2 = t.clock_l2_share * (moved.step_bytes / w.mma / _REFERENCE_BYTES - 1)
+    dram_bytes = ctas * (moved.step_bytes * moved.miss * moved.num_steps + moved.output_bytes)
+    dram = dram_bytes / (t.dram_tb_per_s * 1000) * ghz / cycles
+    return use * (1 + l2) + t.clock_dram_share * dram
+
+
+def _prediction(w: _Work, parts: dict[str, float], bound: str, ghz: float) -> Prediction:
+    """Turn cycles into what a reader asks for."""
+    c, moved = w.config, w.moved
+    cycles = sum(parts.values())
+    time_us = cycles / ghz / 1000
+    tflops = 2 * c.m * c.n * c.k / time_us / 1e6
+    busy = moved.num_tiles * c.cta_group * moved.num_steps * w.mma
+    loop = parts["tensor"] + parts["mainloop_stall"]
+    others = {name: part for name, part in parts.items() if name in ("epilogue", "launch")}
+    heaviest = max(others, key=others.__getitem__)
+    return Prediction(
+        tflops=tflops,
+        cycles=cycles,
+        time_us=time_us,
+        clock_mhz=ghz * 1000,
+        utilisation=busy / (w.sm_count * cycles),
+        bound=bound if loop >= others[heaviest] else heaviest,
+        breakdown={name: part / ghz / 1000 for name, part in parts.items()},
+        low=tflops * (1 - w.t.spread),
+        high=tflops * (1 + w.t.spread),
+    )

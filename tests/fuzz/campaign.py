@@ -1,0 +1,147 @@
+"""Compares the engines on one program, makes a failing program smaller, and writes it down."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from drywell.base.errors import PtxError
+from drywell.host.launch import Module, load
+from fuzz.comparison import CHECKED, EAGER, LAZY, SEEDED, Seen, Way, differences, run_program
+from fuzz.programs import Program
+
+CHECK_EVERY = 8
+OFTEN = (EAGER, Way(data=1), LAZY, SEEDED, Way(seed=4, data=2))
+SELDOM = (CHECKED, Way(seed=5, check="ptx", data=1))
+QUICK = ((EAGER, Way(data=1), Way(data=2)), (SEEDED, LAZY, Way(seed=4, data=1), Way(seed=5, data=2)), SELDOM)
+"""Ways that need the same code: to compile is what takes the time."""
+PATIENCE_S = 120
+MOST_TRIALS = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a program ended on the interpreter (`ended`), and where another engine differs, if it does."""
+
+    ended: str
+    differences: tuple[str, ...] = ()
+    way: Way = EAGER
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset(d.split(":")[0] for d in self.differences)
+
+
+def ways_of(number: int, is_quick: bool = False) -> tuple[Way, ...]:
+    """Return the ways to run program `number`, of a quick campaign only those that need the same code."""
+    if is_quick:
+        return QUICK[(0, 1, 0, 1, 0, 2)[number % 6]]
+    return OFTEN if number % CHECK_EVERY else OFTEN + SELDOM
+
+
+def judge(made: Program, engine: str, ways: Sequence[Way]) -> Verdict:
+    """Run a program on the interpreter and on `engine` and compare, way by way."""
+    try:
+        module = load(made.text())
+    except PtxError as error:
+        return Verdict("not PTX", (f"not PTX: {error.diagnostics[0]}",))
+    ended = ""
+    for way in ways:
+        expected = _run(made, module, "interpreter", way)
+        if isinstance(expected, str):
+            return Verdict("broken", (expected,), way)
+        ended = ended or expected.verdict
+        found = expected if engine == "interpreter" else _run(made, module, engine, way)
+        wrong = (found,) if isinstance(found, str) else tuple(differences(expected, found))
+        if wrong:
+            return Verdict(ended, wrong, way)
+    return Verdict(ended)
+
+
+def _run(made: Program, module: Module, engine: str, way: Way) -> Seen | str:
+    """Return what a run left, or which exception it raised that no run may."""
+    try:
+        return run_program(made, module, engine, way)
+    except Exception as error:
+        return f"raises {type(error).__name__}: {error}"
+
+
+# ---------------------------------------------------------------- in a process of its own
+
+
+def isolated(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns in a process of its own, or a sentence about how that ended."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(sender, function, arguments), daemon=True)
+    process.start()
+    sender.close()
+    answer: Any = "died"
+    try:
+        if receiver.poll(PATIENCE_S):
+            answer = receiver.recv()
+        else:
+            answer = f"hangs: no end in {PATIENCE_S} s"
+    except EOFError:
+        process.join()
+        answer = f"died: exit code {process.exitcode}"
+    process.kill()
+    process.join()
+    receiver.close()
+    return answer
+
+
+def _answer(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    sender.send(function(*arguments))
+    sender.close()
+
+
+def judged_apart(made: Program, engine: str, ways: Sequence[Way]) -> Verdict:
+    """Judge a program in a process of its own: one that dies is a difference."""
+    answer = isolated(judge, made, engine, ways)
+    return answer if isinstance(answer, Verdict) else Verdict("unchecked", (answer,), ways[0])
+
+
+# ---------------------------------------------------------------- smaller
+
+
+def shrunk(made: Program, engine: str, verdict: Verdict) -> tuple[Program, Verdict]:
+    """Return a smaller program that differs in the same way, and how."""
+    trials = 0
+    is_smaller = True
+    while is_smaller and trials < MOST_TRIALS:
+        is_smaller = False
+        for candidate in made.smaller():
+            trials += 1
+            if trials > MOST_TRIALS:
+                break
+            found = judged_apart(candidate, engine, (verdict.way,))
+            if found.kinds & verdict.kinds:
+                made, verdict, is_smaller = candidate, found, True
+                break
+    return made, verdict
+
+
+def report(made: Program, verdict: Verdict, engine: str) -> str:
+    """Return a failing program as a PTX text that says what is wrong with it."""
+    seed, number = made.key.split("/")
+    shape = made.shape
+    lines = [
+        f"interpreter and {engine} differ, {verdict.way}:",
+        *(f"  {line}" for d in verdict.differences for line in d.split("\n")),
+        f"grid {shape.ctas}, block {shape.threads}; the whole program: python -m fuzz.run --seed {seed}"
+        f" --first {number} --count 1 --engine {engine}",
+    ]
+    return "\n".join(f"// {line}" for line in lines) + "\n" + made.text()
+
+
+def write_failure(folder: Path, made: Program, verdict: Verdict, engine: str) -> Path:
+    """Write a failing program into a folder and return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"program_{made.key.replace('/', '_')}.ptx"
+    path.write_text(report(made, verdict, engine))
+    return path
