@@ -46,8 +46,9 @@ validate: $(VENV)/.test-ready
 	PYTHONPATH=tests nice -n 10 $(BIN)/python -m validation.fit
 	PYTHONPATH=tests nice -n 10 $(BIN)/python -m validation.report
 
-# runs 10,000 programs made from the declarations on both engines and compares; takes hours, FUZZ="--count 300" minutes
-FUZZ ?= --count 10000
+# runs 10,000 programs made from the declarations on both engines and writes docs/campaigns/fuzz.md; takes hours
+# (minutes with FUZZ="--count 300")
+FUZZ ?= --count 10000 --report docs/campaigns/fuzz.md
 fuzz: $(VENV)/.test-ready
 	PYTHONPATH=tests nice -n 10 $(BIN)/python -m fuzz.run --workers $(WORKERS) $(FUZZ)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from drywell.base.span import Source, Span
     from drywell.host.arguments import packed
+    from drywell.host.budget import budget
     from drywell.host.launch import launch
     from drywell.host.launch_file import LaunchFile, read_launch_file
     from drywell.host.module import Kernel, Module, load
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
     from drywell.host.tensor_maps import tensor_map
     from drywell.host.why import why
     from drywell.observe.provenance import Why
+    from drywell.plan.budget import Budget
     from drywell.plan.gemm import Prediction, predict
     from drywell.plan.gemm_config import GemmConfig
+    from drywell.plan.hopper import HopperComparison, compare_with_hopper
     from drywell.report.explain import Explanation, explain
 
 __version__ = "0.1.0"
@@ -50,6 +53,10 @@ _HOMES = {
     "LaunchFile": "host.launch_file",
     "why": "host.why",
     "Why": "observe.provenance",
+    "budget": "host.budget",
+    "Budget": "plan.budget",
+    "compare_with_hopper": "plan.hopper",
+    "HopperComparison": "plan.hopper",
     "predict": "plan.gemm",
     "Prediction": "plan.gemm",
     "GemmConfig": "plan.gemm_config",
@@ -70,6 +77,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Budget",
     "BudgetError",
     "DeadlockError",
     "Diagnostic",
@@ -77,6 +85,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "GemmConfig",
+    "HopperComparison",
     "Kernel",
     "KernelFault",
     "LaunchError",
@@ -90,6 +99,8 @@ __all__ = [
     "Span",
     "UnsupportedError",
     "Why",
+    "budget",
+    "compare_with_hopper",
     "examples",
     "explain",
     "launch",

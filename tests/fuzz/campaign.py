@@ -13,6 +13,7 @@ from drywell.base.errors import PtxError
 from drywell.host.launch import Module, load
 from fuzz.comparison import CHECKED, EAGER, LAZY, SEEDED, Seen, Way, differences, run_program
 from fuzz.programs import Program
+from fuzz.scope import Shape
 
 CHECK_EVERY = 8
 OFTEN = (EAGER, Way(data=1), LAZY, SEEDED, Way(seed=4, data=2))
@@ -128,15 +129,20 @@ def shrunk(made: Program, engine: str, verdict: Verdict) -> tuple[Program, Verdi
 
 def report(made: Program, verdict: Verdict, engine: str) -> str:
     """Return a failing program as a PTX text that says what is wrong with it."""
-    seed, number = made.key.split("/")
-    shape = made.shape
-    lines = [
-        f"interpreter and {engine} differ, {verdict.way}:",
-        *(f"  {line}" for d in verdict.differences for line in d.split("\n")),
-        f"grid {shape.ctas}, block {shape.threads}; the whole program: python -m fuzz.run --seed {seed}"
-        f" --first {number} --count 1 --engine {engine}",
-    ]
-    return "\n".join(f"// {line}" for line in lines) + "\n" + made.text()
+    differ = [line for d in verdict.differences for line in d.split("\n")]
+    head = [f"key {made.key}, {made.shape}", str(verdict.way), f"interpreter and {engine} differ:", *differ]
+    return "\n".join(f"// {line}" for line in head) + "\n" + made.text()
+
+
+def read_failure(path: Path) -> tuple[Program, Way]:
+    """Return the program of a file that `write_failure` wrote, and the way in which it differed."""
+    text = path.read_text()
+    first, second = ([part.split(" ") for part in line[3:].split(", ")] for line in text.split("\n")[:2])
+    launched, ran = dict(first), dict(second)
+    shape = Shape(**{name: int(value) for name, value in launched.items() if name != "key"})
+    seed = {"seed": int(ran.pop("seed"))} if "seed" in ran else {}
+    way = Way(**{**ran, **seed, "data": int(ran["data"])})
+    return Program(launched["key"], shape, kept_text=text), way
 
 
 def write_failure(folder: Path, made: Program, verdict: Verdict, engine: str) -> Path:

@@ -30,9 +30,8 @@ class Way:
         return {"schedule": self.schedule, "check": self.check, **seeded}
 
     def __str__(self) -> str:
-        schedule = self.schedule if self.seed is None else f"seed {self.seed}"
-        words = [schedule, *([f"check {self.check}"] if self.check != "off" else [])]
-        return ", ".join([*words, *([f"data {self.data}"] if self.data else [])])
+        said = [f"schedule {self.schedule}" if self.seed is None else f"seed {self.seed}"]
+        return ", ".join([*said, f"check {self.check}", f"data {self.data}"])
 
 
 EAGER, LAZY, SEEDED = Way(), Way("lazy"), Way(seed=3)

@@ -66,7 +66,7 @@ def copy_astray(draw: Draw, place: Place) -> Line:
     bar = "bars+24"
     size, target, source = draw.one(
         (
-            (24, "%tile", "%gm"),
+            (48, "%tile", "%gm+8"),
             (64, "%tile+8", "%gm"),
             (64, "%tile", "%gm+4"),
             (4096, "%tile+16000", "%gm"),

@@ -35,12 +35,13 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A kernel with its functions; the arrays it is launched with follow from `key`."""
+    """A kernel with its functions, or the text of one; the arrays it is launched with follow from `key`."""
 
     key: str
     shape: Shape
-    body: Body
+    body: Body = ()
     functions: tuple[Function, ...] = ()
+    kept_text: str = ""
 
     @property
     def size(self) -> int:
@@ -48,6 +49,8 @@ class Program:
 
     def text(self) -> str:
         """Return the module, with what its bodies use declared and set, and no more."""
+        if self.kept_text:
+            return self.kept_text
         parts = [f"// program {self.key}", HEADER]
         entry = _entry_text(text_of(self.body))
         functions = [_function_text(f) for f in self.functions]

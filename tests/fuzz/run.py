@@ -9,16 +9,28 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import platform
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from fuzz.campaign import PATIENCE_S, Verdict, judge, judged_apart, shrunk, ways_of, write_failure
+from drywell.isa.registry import declarations
+from fuzz.campaign import (
+    CHECK_EVERY,
+    PATIENCE_S,
+    Verdict,
+    judge,
+    judged_apart,
+    shrunk,
+    ways_of,
+    write_failure,
+)
 from fuzz.coverage import forms_in, missing_from
 from fuzz.programs import program
 
@@ -52,6 +64,34 @@ def _work(sender: Connection, seed: int, engine: str, is_quick: bool, todo: list
         made = program(seed, number)
         sender.send((number, judge(made, engine, ways_of(number, is_quick)), forms_in(made.text())))
     sender.send(None)
+
+
+def written(arguments: argparse.Namespace, tally: Tally) -> str:
+    """Return the report of a campaign, in Markdown."""
+    forms = len(tally.forms) + len(missing_from(tally.forms))
+    of_lanes = sum(d.is_lane for d in declarations())
+    lanes = of_lanes - len(missing_from(tally.forms, lanes_only=True))
+    ends = "\n".join(f"| {end} | {count} |" for end, count in tally.ends.most_common())
+    wrong = "\n".join(f"- program {n} ({v.way}): {v.differences[0]}" for n, v in tally.failures)
+    return f"""# Both engines on programs made from the declarations
+
+`make fuzz` on {date.today()}, Python {platform.python_version()}:
+`python -m fuzz.run --seed {arguments.seed} --first {arguments.first} --count {arguments.count}`.
+
+A program is a whole kernel, drawn from the declarations of the instructions (`tests/fuzz`). It runs on the
+interpreter and on compiled code under eager, lazy and seeded schedules, on several data, one in
+{CHECK_EVERY} with the checker too; compared are all arrays bit for bit, what every warp executed, how it ended, the words
+of the error, the findings.
+
+{tally.count} programs with {len(tally.forms)} of {forms} declared forms of instructions, {lanes} of {of_lanes}
+of those on lanes; {len(tally.failures)} differ.
+
+| ended | programs |
+|---|---:|
+{ends}
+
+{wrong}
+""".rstrip() + "\n"
 
 
 @dataclass(slots=True)
@@ -154,6 +194,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--engine", default="jit", help="the engine to hold against the interpreter")
     parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="where failing programs go")
+    parser.add_argument("--report", type=Path, help="write what came out into a Markdown file")
     parser.add_argument("--quick", action="store_true", help="one way for each program, by turns")
     parser.add_argument("--whole", action="store_true", help="write failing programs as they are, not shrunk")
     parser.add_argument("--show", action="store_true", help="print the programs and stop")
@@ -164,6 +205,8 @@ def main() -> int:
         return 0
     tally = campaign(arguments)
     print(tally.line())
+    if arguments.report is not None:
+        arguments.report.write_text(written(arguments, tally))
     absent, lanes = missing_from(tally.forms), missing_from(tally.forms, lanes_only=True)
     print(f"{len(tally.forms)} forms of instructions; in no program: {len(absent)}, of lanes {len(lanes)}")
     return 1 if tally.failures else 0

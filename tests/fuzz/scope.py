@@ -81,6 +81,10 @@ class Shape:
     is_faulty: bool = False
     most_instructions: int = 300_000
 
+    def __str__(self) -> str:
+        parts = f"threads {self.threads}, ctas {self.ctas}, cluster {self.cluster}"
+        return f"{parts}, most_instructions {self.most_instructions}"
+
     @property
     def warps(self) -> int:
         return -(-self.threads // 32)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from drywell.host.launch import load
-from fuzz.campaign import judge, report, ways_of
-from fuzz.comparison import EAGER, run_program
+from fuzz.campaign import Verdict, judge, read_failure, report, ways_of, write_failure
+from fuzz.comparison import EAGER, Way, run_program
 from fuzz.coverage import forms_in, missing_from
 from fuzz.programs import program
 
 SEED = 7
+FOUND = sorted((Path(__file__).parent / "found").glob("*.ptx"))
 SHORT = 10
 """Statements of the programs here: compiling is what takes the time."""
 
@@ -22,6 +24,21 @@ def test_both_engines_leave_the_same(number: int) -> None:
     made = program(SEED, number, most=SHORT)
     verdict = judge(made, "jit", ways_of(number, is_quick=True))
     assert verdict.differences == (), report(made, verdict, "jit")
+
+
+@pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
+def test_what_was_found_once_agrees(path: Path) -> None:
+    made, way = read_failure(path)
+    assert judge(made, "jit", (way,)).differences == ()
+
+
+def test_a_failure_is_read_as_it_was_written(tmp_path: Path) -> None:
+    made, way = program(SEED, 3), Way(seed=4, check="ptx", data=2)
+    verdict = Verdict("unchecked", ("executed: 1 and 2",), way)
+    read, again = read_failure(write_failure(tmp_path, made, verdict, "jit"))
+    assert way == again
+    assert (made.key, made.shape) == (read.key, read.shape)
+    assert read.text().endswith(made.text())
 
 
 def test_programs_without_mistakes_run_to_their_end() -> None:

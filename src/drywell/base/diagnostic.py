@@ -120,6 +120,13 @@ class Edit:
         to = 0 if self.to is None else self.to.line
         return _WORDS[self.kind].format(text=self.text, line=self.span.line, old=self.old, to=to)
 
+    @property
+    def turn(self) -> int:
+        """Return its turn among edits for several accesses: first the one that may do for all of them, behind
+        the last access or before the first.
+        """
+        return self.span.line if self.kind in ("before", "meet") else -self.span.line
+
 
 @record
 class Cause:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from drywell import __version__
+from drywell.cli.budget import budget
 from drywell.cli.demo import demo
 from drywell.cli.descriptor import descriptor, idesc
 from drywell.cli.explain import explain
@@ -41,7 +42,8 @@ def group(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (demo, run, check, verify, explain, isa, descriptor, idesc, mutate, reduce, probe, why):
+_COMMANDS = (demo, run, check, verify, explain, isa, descriptor, idesc, mutate, reduce, probe, why, budget)
+for _command in _COMMANDS:
     group.add_command(_command)
 
 

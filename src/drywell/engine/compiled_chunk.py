@@ -1,7 +1,7 @@
 """The instructions of one chunk as LLVM IR: calls of the functions of their forms, guards, native forms.
 
-Registers are always in the buffer: an instruction reads and writes them there, so compiled code can be left at
-any one.
+Registers are always in the buffer: an instruction reads and writes them there, so compiled code can be
+left at any one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from drywell.program import operands as ops
 
 @dataclass(slots=True)
 class ChunkWriter:
-    """Writes the instructions of `chunk` with `w`. `mask` is the text of an i32, the lanes that execute; that of
-    a native form while one is written.
+    """Writes the instructions of `chunk` with `w`. `mask` is the text of an i32, the lanes that execute;
+    that of a native form while one is written.
     """
 
     layout: Layout
@@ -94,8 +94,8 @@ class ChunkWriter:
                 yield f"i64 {operand.bits & (1 << TYPES[op.type].bits) - 1}"
             case ops.Symbol():
                 yield f"i64 {self._symbol_word(operand)}"
-            case ops.Memory(base=ops.Register()):
-                yield f"ptr {self._address(operand.base)}"
+            case ops.Memory(base=ops.Register() as base):
+                yield f"ptr {self._address(base)}"
                 yield f"i64 {operand.offset}"
             case ops.Memory():
                 yield f"i64 {self._memory_word(operand)}"
@@ -138,8 +138,8 @@ class ChunkWriter:
         return bits if self.mask == "-1" else self.w.let(f"and i32 {bits}, {self.mask}")
 
     def native(self, instruction: ops.Bound, active: str) -> str:
-        """Write a machine instruction's native form for the lanes `active`; return the i1 that says whether it
-        was done. What it gives is still to be written (`write_results`).
+        """Write a machine instruction's native form for the lanes `active`; return the i1 that says
+        whether it was done. What it gives is still to be written (`write_results`).
         """
         form = self.layout.forms(instruction)
         before, self.mask = self.mask, active
@@ -194,16 +194,16 @@ class ChunkWriter:
                 return load_lanes(self.w, self._special_address(operand.name), width)
             case ops.Symbol():
                 return self._every(self._symbol_word(operand), TYPES[op.type].bits)
-            case ops.Memory(base=ops.Register(), offset=0):
-                return self._register(operand.base)
-            case ops.Memory(base=ops.Register()):
-                value = self._register(operand.base)
+            case ops.Memory(base=ops.Register() as base, offset=0):
+                return self._register(base)
+            case ops.Memory(base=ops.Register() as base):
+                value = self._register(base)
                 step = constant(operand.offset, value.width)
                 text = f"add {vector(value.width)} {value.text}, {step.text}"
                 return Lanes(self.w.let(text), value.width)
             case ops.Memory():
-                base = operand.base
-                is_short = isinstance(base, ops.Symbol) and base.space in ("shared", "local")
+                symbol = operand.base
+                is_short = isinstance(symbol, ops.Symbol) and symbol.space in ("shared", "local")
                 return self._every(self._memory_word(operand), 32 if is_short else 64)
         return None
 

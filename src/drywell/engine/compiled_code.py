@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drywell.engine.compiled_layout import GOES_ON, Forms, Layout, lay_out
+from drywell.engine.compiled_layout import GOES_ON, NATIVE, Forms, Layout, lay_out
 from drywell.engine.llvm_memory import word
 from drywell.program.link import Executable
 
 if TYPE_CHECKING:
     from drywell.engine.object_cache import Code
 
-HOT = 50
-"""Executions after which a place is compiled: about what it costs to interpret them."""
+HOT = 8
+"""Executions after which a place is compiled: by then interpreting has cost as much."""
 
 NUM_KEPT = 16
 """Executables whose compiled code is kept in a process, those used last."""
@@ -50,7 +50,7 @@ class Variant:
         from drywell.engine.jit import compile_function
 
         number = self.layout.unit_of[pc]
-        if self.layout.has_forms:
+        if any(chunk.end == NATIVE for chunk in self.layout.units[number]):
             from drywell.engine.native import runtime
 
             runtime.install()
@@ -86,7 +86,8 @@ def compiled_code(
     The interpreter executes what stands at the places `watched`. `is_eager` compiles at the first touch.
     """
     program, entry = executable.program, executable.entry.name
-    key = (id(program), entry, tuple(sorted(addresses.items())), forms, tuple(sorted(watched)), is_observed, is_eager)
+    places = tuple(sorted(addresses.items()))
+    key = (id(program), entry, places, forms, tuple(sorted(watched)), is_observed, is_eager)
     found = _kept.get(key)
     if found is None:
         layout = lay_out(executable, addresses, forms, frozenset(watched), is_observed)
@@ -133,8 +134,8 @@ back:
 
 @lru_cache(maxsize=1)
 def driver() -> Any:
-    """Return the function `i64 drive(context, pc)`, which runs compiled code from a place on, unit after unit,
-    as a Python callable. It keeps Python's lock: a unit ends when its fuel does.
+    """Return the function `i64 drive(context, pc)`, which runs compiled code from a place on, unit after
+    unit, as a Python callable. It keeps Python's lock: a unit ends when its fuel does.
     """
     from drywell.engine.object_cache import load_or_compile
 
@@ -142,6 +143,6 @@ def driver() -> Any:
     text = _DRIVE.format(goes_on=GOES_ON, **words)
     code = load_or_compile(text, ("drywell.drive",), 2)
     prototype = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
-    function = prototype(code.addresses["drywell.drive"])
-    function.code = code
+    function: Any = prototype(code.addresses["drywell.drive"])
+    function.code = code  # keeps it loaded
     return function

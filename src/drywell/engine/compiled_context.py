@@ -62,16 +62,15 @@ class GridContext:
         gmem, params = grid.gmem, grid.params
         self.words: Words = np.zeros(CONTEXT_WORDS, np.int64)
         self._ends = range_ends(gmem)
-        _set_window(
-            self.words, "global", gmem.buffer.data, GLOBAL_BASE, 0, gmem.buffer.data.size, self._ends
-        )
+        _set_window(self.words, "global", gmem.buffer.data, GLOBAL_BASE, 0, gmem.buffer.data.size, self._ends)
         _set_window(self.words, "kernel_params", params.buffer.data, 0, 0, params.nbytes)
 
 
 class WarpContext:
     """The words of one warp. `at` reads and writes them fast. What is counted by place is in `runs` (of each
     instruction at which a stretch begins that is always executed as a whole) and `passed` (guarded
-    instructions passed over). `machine` is what native machine instructions know, `block` its words, None where there are none.
+    instructions passed over). `machine` is what native machine instructions know, `block` its words, None
+    where there are none.
     """
 
     __slots__ = ("_kept", "address", "at", "block", "machine", "passed", "runs", "words")
@@ -89,7 +88,7 @@ class WarpContext:
         specials = [np.ascontiguousarray(warp.special(name)) for name in layout.specials]
         table = np.array([s.ctypes.data for s in specials], np.uint64)
         self._kept: Any = specials, table
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "registers": warp.registers,
             "runs": self.runs,
             "passed": self.passed,
@@ -98,11 +97,11 @@ class WarpContext:
         for name, array in arrays.items():
             words[CONTEXT[name]] = array.ctypes.data
         self.machine = machine
-        self.block = None if machine is None else memoryview(machine.block)
+        self.block: Any = None if machine is None else memoryview(machine.block)  # type: ignore[arg-type]
         if machine is not None:
             words[CONTEXT["machine"]] = machine.address
         self.address: int = words.ctypes.data
-        self.at = memoryview(words)
+        self.at: Any = memoryview(words)  # type: ignore[arg-type]
 
     def forget_counts(self) -> None:
         """Count from 0 again."""

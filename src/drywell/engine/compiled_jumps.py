@@ -25,9 +25,8 @@ entry:
   br label %more
 more:
   %k = phi i64 [ 0, %entry ], [ %following, %row ]
-  %state = phi {_ROW} [ <{', '.join(f'i64 {_SPREAD * (k + 1) & (1 << 63) - 1}' for k in range(4))}>, %entry ], [ %rotated, %row ]
-  %is_end = icmp uge i64 %k, %size
-  br i1 %is_end, label %end, label %row
+  %state = phi {_ROW} [ <{", ".join(f"i64 {_SPREAD * (k + 1) & (1 << 63) - 1}" for k in range(4))}>,
+  %entry ], [ %rotated, %row ] %is_end = icmp uge i64 %k, %size br i1 %is_end, label %end, label %row
 row:
   %place = getelementptr i8, ptr %data, i64 %k
   %words = load {_ROW}, ptr %place, align 1
@@ -38,7 +37,7 @@ row:
   %following = add i64 %k, 32
   br label %more
 end:
-  %weights = mul {_ROW} %state, <{', '.join(f'i64 {2 * k + 1}' for k in range(4))}>
+  %weights = mul {_ROW} %state, <{", ".join(f"i64 {2 * k + 1}" for k in range(4))}>
   %folded = lshr {_ROW} %weights, splat (i64 31)
   %both = xor {_ROW} %weights, %folded
   %sum = call i64 @llvm.vector.reduce.add.v4i64({_ROW} %both)
@@ -87,8 +86,8 @@ no:
 
 
 def jumps_back(w: Writer, target: int, register_bytes: int) -> str:
-    """Write whether a split may jump back to a place and go on, an i1. If so the jump is counted, else nothing
-    has happened.
+    """Write whether a split may jump back to a place and go on, an i1. If so the jump is counted, else
+    nothing has happened.
     """
     w.module.declare("vector.reduce.add.v4i64", _REDUCE)
     w.module.functions.setdefault(DIGEST, _DIGEST_TEXT)
@@ -103,8 +102,7 @@ def digest() -> Any:
 
     text = "\n".join([_REDUCE, _DIGEST_TEXT.replace("define internal", "define"), ""])
     code = load_or_compile(text, (DIGEST,), 2)
-    function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-        code.addresses[DIGEST]
-    )
-    function.code = code
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    function: Any = prototype(code.addresses[DIGEST])
+    function.code = code  # keeps it loaded
     return function

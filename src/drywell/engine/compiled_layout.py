@@ -33,9 +33,9 @@ has a form of, one that it leaves for unless its guard lets it pass."""
 
 STATUSES = 4
 LEFT, MISSED, GOES_ON, JUMPED = range(STATUSES)
-"""Why compiled code returned: the instruction at the place is to be interpreted; so it is, for its access could
-not be made, and what is behind it in its chunk has been counted; execution goes on at the place; it has
-jumped there, and the warp's other splits may come first.
+"""Why compiled code returned: the instruction at the place is to be interpreted; so it is, for its access
+could not be made, and what is behind it in its chunk has been counted; execution goes on at the place; it
+has jumped there, and the warp's other splits may come first.
 """
 
 _MOVING_SPECIALS = ("%clock", "%globaltimer", "%pm")
@@ -133,9 +133,7 @@ def lay_out(
     specials = sorted({name for chunk in chunks for i in chunk.code for name in _specials(i)})
     native = {name for chunk in chunks if chunk.last is not None for name in _specials(chunk.last)}
     names = tuple(dict.fromkeys((*specials, *sorted(n for n in native if not _is_moving(n)))))
-    return Layout(
-        executable, addresses, forms, units, unit_of, chunk_of, lanes_end, counted_at, names
-    )
+    return Layout(executable, addresses, forms, units, unit_of, chunk_of, lanes_end, counted_at, names)
 
 
 def _units(chunks: list[Chunk]) -> Iterator[tuple[Chunk, ...]]:

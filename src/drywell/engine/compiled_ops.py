@@ -3,9 +3,9 @@
     void op(ptr register, i64 constant, ..., i32 active)
 
 A *form* is an instruction without the numbers in it: its declaration, modifiers, and what kind of operand
-stands where. Its function gets the address of each register and the value of each constant, and stores results
-in the lanes of `active` (there is none where all lanes are active). An access also gets the context, and gives
-an i1: false when it could not be made and nothing has happened.
+stands where. Its function gets the address of each register and the value of each constant, and stores
+results in the lanes of `active` (there is none where all lanes are active). An access also gets the
+context, and gives an i1: false when it could not be made and nothing has happened.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def source_shape(operand: Any, op: Any) -> Shape:
             return ("constant", operand.bits, 128)
         case ops.Immediate() | ops.Symbol():
             return ("word", TYPES[op.type].bits)
-        case ops.Memory(base=ops.Register()):
-            return ("address", _width(operand.base))
+        case ops.Memory(base=ops.Register() as base):
+            return ("address", _width(base))
         case ops.Memory():
-            base = operand.base
-            is_short = isinstance(base, ops.Symbol) and base.space in ("shared", "local")
+            symbol = operand.base
+            is_short = isinstance(symbol, ops.Symbol) and symbol.space in ("shared", "local")
             return ("word", 32 if is_short else 64)
     return ("none",)
 
@@ -209,7 +209,9 @@ def store_lanes(w: Writer, place: str, value: Lanes, lanes: str | None) -> None:
 
 
 def call_op(w: Writer, instruction: ops.Bound, arguments: Iterator[str], active: str) -> str:
-    """Write the call of an instruction's function for the lanes `active`; return the i1 of an access, else ''."""
+    """Write the call of an instruction's function for the lanes `active`; return the i1 of an access,
+    else ''.
+    """
     name, module = op_function(instruction, active != "-1")
     is_access = instruction.declaration.unit == "mem"
     given = [*(["ptr %context"] if is_access else []), *arguments]

@@ -54,6 +54,7 @@ class Native:
         self.drive: Any = None
         self._digest = digest()
         self.has_forms = code.layout.has_forms
+        self.is_quiet = self.has_forms and grid.options.schedule == "eager"
         self._common = GridContext(grid)
         self._tables: Any = None
         self._touched_by_chunk: dict[int, frozenset[int]] = {}
@@ -133,7 +134,7 @@ class Native:
         at = context.at
         at[BACK_JUMPS] = split.back_jumps
         at[SEEN] = split.seen
-        if self.has_forms:
+        if self.is_quiet:
             at[PENDING] = len(self.grid.pending)
         result = self.drive(context.address, pc)
         split.back_jumps, split.seen = at[BACK_JUMPS], at[SEEN]

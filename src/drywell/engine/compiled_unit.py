@@ -3,7 +3,8 @@
     i64 unit(ptr registers, ptr context, i64 pc)
 
 `registers` is a warp's flat register buffer (`machine/registers.py`), `context` as in `llvm_memory`; `pc` is
-the chunk to begin with. The result is a place times `STATUSES` plus why it returned (`compiled_layout`). Each chunk is begun only when there is fuel (for all of it, where turns are exact).
+the chunk to begin with. The result is a place times `STATUSES` plus why it returned (`compiled_layout`).
+Each chunk is begun only when there is fuel (for all of it, where turns are exact).
 
 Of a unit there are two variants. In the full one all 32 lanes are active. In the other those of the context's
 `mask` are, and jumps and chunks give way to the warp's other lanes as the interpreter does.
@@ -14,14 +15,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from drywell.engine.compiled_chunk import ChunkWriter
-from drywell.engine.compiled_layout import BRANCH, GOES_ON, JUMPED, LEFT, NATIVE, STATUSES, Chunk, Layout
 from drywell.engine.compiled_jumps import jumps_back
+from drywell.engine.compiled_layout import BRANCH, GOES_ON, JUMPED, LEFT, NATIVE, STATUSES, Chunk, Layout
 from drywell.engine.llvm_memory import word
 from drywell.engine.llvm_text import Module, Writer
 from drywell.machine.registers import RegisterLayout
 from drywell.program import operands as ops
 
 NAME = "drywell.unit"
+
+
 def write_unit(layout: Layout, number: int, is_full: bool) -> Module:
     """Write a unit's IR; the module's function `NAME` is the unit, its others are what that calls."""
     return _UnitWriter(layout, layout.units[number], is_full).write()

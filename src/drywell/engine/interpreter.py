@@ -159,7 +159,7 @@ class Interpreter:
                         native.begin(state, split, meet, self.patience, ends is self._everywhere)
                         is_begun = True
                     pc, fuel, status = native.run(state, split, heat, pc, fuel)
-                    if status == GOES_ON:
+                    if status == GOES_ON and pc not in meet:
                         continue
                     if status == JUMPED or pc in meet:
                         split.pc = pc

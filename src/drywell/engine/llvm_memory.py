@@ -7,8 +7,8 @@ A *window* per memory is part of it: it maps addresses to host memory. `data` is
 the live range that each 512-byte granule belongs to (0 = the window is one range), `pitch` the host bytes
 from one lane's memory to the next (0 = all lanes see the same memory).
 
-An access whose active lanes do not all lie in the windows, aligned, takes no effect and says so: what it means then
-(a fault, the memory of another CTA) is the interpreter's to say.
+An access whose active lanes do not all lie in the windows, aligned, takes no effect and says so: what it
+means then (a fault, the memory of another CTA) is the interpreter's to say.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ _WORDS = (
 CONTEXT = {name: k for k, name in enumerate((*_WORDS, "meets"))}
 """The index of each word.
 
-`registers` is the address of the warp's registers, `units` that of the table of compiled code by place. `fuel`
-are the instructions that may still be executed (`is_exact`: at most, else until a chunk ends), `back_jumps` the
-backward jumps of the split, `patience` how many it may make, `seen` a digest of its last one. `changed` is set
-when state changes that warps share. `runs` and `passed` count by place (`compiled_layout`), `specials` is a table
-of the addresses of special registers.
+`registers` is the address of the warp's registers, `units` that of the table of compiled code by place.
+`fuel` are the instructions that may still be executed (`is_exact`: at most, else until a chunk ends),
+`back_jumps` the backward jumps of the split, `patience` how many it may make, `seen` a digest of its last
+one. `changed` is set when state changes that warps share. `runs` and `passed` count by place
+(`compiled_layout`), `specials` is a table of the addresses of special registers.
 
-Of divergent code, `mask` are the lanes that execute, `limit` the place at and behind which a jump gives way to
-other lanes, and `meets` (the first of 32, `num_meets` are in use) the chunks in which others stand.
+Of divergent code, `mask` are the lanes that execute, `limit` the place at and behind which a jump gives
+way to other lanes, and `meets` (the first of 32, `num_meets` are in use) the chunks in which others
+stand.
 
 `machine` is the address of the words of `engine/native`; while operations are `pending`, machine instructions
 are the interpreter's.
@@ -385,10 +386,9 @@ def _load_function(name: str, window: str, kind: str, width: int, count: int) ->
     whole = f"<{LANES * count} x i{width}>"
     rows = [f"  %row{k} = alloca {row}\n  store {row} zeroinitializer, ptr %row{k}" for k in number]
     in_row = [f"  %whole = load {whole}, ptr %host_row, align {align}"]
-    in_row += [
-        f"  %part{k} = shufflevector {whole} %whole, {whole} poison, {_lane_numbers(range(k, LANES * count, count))}"
-        for k in number
-    ]
+    for k in number:
+        order = _lane_numbers(range(k, LANES * count, count))
+        in_row.append(f"  %part{k} = shufflevector {whole} %whole, {whole} poison, {order}")
     same = ["  %active = bitcast i32 %mask to <32 x i1>"]
     for k in number:
         same += [

@@ -185,7 +185,7 @@ def _machine(target: Target) -> Any:
     return _triple().create_target_machine(
         cpu=target.cpu,
         features=target.features,
-        opt=max(target.optimise, 1),
+        opt=target.optimise,
         jit=True,
         codemodel="jitdefault",
     )

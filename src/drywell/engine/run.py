@@ -11,12 +11,12 @@ import numpy as np
 
 from drywell.arch import Gpu
 from drywell.base.activity import WarpActivity
-from drywell.base.errors import DeadlockError, DrywellError, KernelFault
+from drywell.base.errors import BudgetError, DeadlockError, DrywellError, KernelFault
 from drywell.base.events import Observer
 from drywell.base.options import Options
 from drywell.engine.blas_threads import one_blas_thread
 from drywell.engine.compiled_code import compiled_code
-from drywell.engine.compiled_layout import no_form
+from drywell.engine.compiled_layout import Forms, no_form
 from drywell.engine.compiled_run import Native
 from drywell.engine.native.tensor_core_multiplier import Multiplier
 from drywell.engine.remainders import watch_descriptors
@@ -100,6 +100,7 @@ def _activity(threaded: Threaded, scheduler: Scheduler) -> tuple[WarpActivity, .
     number = {name: k for k, name in enumerate(names)}
     unit_of = np.array([len(names) if d is None else number[d.unit] for d in threaded.declarations])
     is_site = np.array([d is not None and not d.is_lane for d in threaded.declarations])
+    opcodes = {pc: threaded.declarations[pc].opcode for pc in np.flatnonzero(is_site).tolist()}
     out = []
     for state in sorted(
         (*scheduler.finished, *scheduler.states), key=lambda s: (s.warp.cta.linear, s.warp.index)
@@ -108,7 +109,7 @@ def _activity(threaded: Threaded, scheduler: Scheduler) -> tuple[WarpActivity, .
         by_unit = np.bincount(unit_of, counts, len(names) + 1).astype(np.int64).tolist()
         units = {name: by_unit[k] for name, k in number.items() if by_unit[k]}
         places = np.flatnonzero(is_site & (counts != 0)).tolist()
-        sites = [(threaded.spans[pc], threaded.declarations[pc].opcode, int(counts[pc])) for pc in places]
+        sites = [(threaded.spans[pc], opcodes[pc], int(counts[pc])) for pc in places]
         out.append(WarpActivity(state.warp.cta.index, state.warp.index, units, tuple(sites)))
     return tuple(out)
 
@@ -183,15 +184,18 @@ def _run_in_shares(given: _Given, count: int) -> Outcome | None:
 
 def _native(given: _Given, grid: Grid, has_forms: bool) -> Native:
     """Return the compiled code of the executable as the warps of a grid run it; with native machine
-    instructions where these do what they do at once and unobserved.
+    instructions where nobody observes: all of them when operations perform at once, else those by which the
+    lanes of a warp exchange values.
     """
-    from drywell.engine.native.table import native_form
+    from drywell.engine.native.table import native_form, warp_form
 
-    is_quiet = grid.options.schedule == "eager" and not grid.observers
+    form: Forms = no_form
+    if has_forms and not grid.observers:
+        form = native_form if grid.options.schedule == "eager" else warp_form
     code = compiled_code(
         given.executable,
         given.addresses,
-        native_form if is_quiet and has_forms else no_form,
+        form,
         given.threaded.watched,
         bool(grid.observers),
         grid.options.engine == "jit",
@@ -199,9 +203,15 @@ def _native(given: _Given, grid: Grid, has_forms: bool) -> Native:
     return Native(code, given.threaded, grid)
 
 
-def _tells_of_arrivals(error: DrywellError) -> bool:
+MOST_RETAKEN = 1_000_000
+"""A run that used up a larger budget is not taken again for the sake of its error's words."""
+
+
+def _tells_of_arrivals(error: DrywellError, budget: int) -> bool:
     """Say whether an error tells who arrived on an mbarrier."""
-    return isinstance(error, DeadlockError) or isinstance(error, KernelFault) and "MBAR" in error.rule
+    if isinstance(error, BudgetError):
+        return budget <= MOST_RETAKEN
+    return isinstance(error, DeadlockError) or (isinstance(error, KernelFault) and "MBAR" in error.rule)
 
 
 def _run_share(given: _Given, share: tuple[int, int], has_forms: bool = True) -> Outcome:
@@ -230,7 +240,7 @@ def _run_share(given: _Given, share: tuple[int, int], has_forms: bool = True) ->
     native = None
     if trace is None and given.options.engine != "interpreter":
         native = _native(given, grid, has_forms)
-    may_retake = native is not None and native.has_forms and share[1] == 1
+    may_retake = native is not None and native.is_quiet and share[1] == 1
     before = given.gmem.buffer.data.copy() if may_retake else None
     scheduler = Scheduler(threaded, grid, given.options, lambda: arrivals(given.executable), native)
     error: DrywellError | None = None
@@ -239,7 +249,7 @@ def _run_share(given: _Given, share: tuple[int, int], has_forms: bool = True) ->
             scheduler.run()
         except DrywellError as raised:
             error = raised
-    if before is not None and error is not None and _tells_of_arrivals(error):
+    if before is not None and error is not None and _tells_of_arrivals(error, given.options.max_instructions):
         given.gmem.buffer.data[:] = before
         return _run_share(given, share, has_forms=False)
     return Outcome(grid, scheduler.interpreter.executed, _activity(threaded, scheduler), error)

@@ -4,14 +4,13 @@ that should have arrived.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from drywell.base.errors import DeadlockError, DrywellError, KernelFault
 from drywell.base.events import Agent, Stuck, Sync
 from drywell.engine.splits import Split, WarpState
 from drywell.engine.threaded import Threaded
-from drywell.machine.lanes import lane_list
+from drywell.machine.lanes import lane_list, named_lanes
 from drywell.machine.mbarrier import decode
 from drywell.program.arrivals import Arrival
 
@@ -21,23 +20,7 @@ _BARRIERS_OF_LANES = ("named_barrier", "warp_barrier", "cluster_barrier")
 
 def _lanes(split: Split) -> str:
     lanes = lane_list(split.mask)
-    noun = "lane" if len(lanes) == 1 else "lanes"
-    return "" if len(lanes) == len(split.mask) else f" {noun} {_ranges(lanes)}"
-
-
-def _ranges(lanes: Iterable[int]) -> str:
-    out: list[str] = []
-    run: list[int] = []
-    for lane in lanes:
-        if run and lane == run[-1] + 1:
-            run.append(lane)
-            continue
-        if run:
-            out.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]))
-        run = [lane]
-    if run:
-        out.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]))
-    return ",".join(out)
+    return "" if len(lanes) == len(split.mask) else f" {named_lanes(lanes)}"
 
 
 def parked_fault(threaded: Threaded, states: list[WarpState]) -> KernelFault | None:
@@ -62,9 +45,8 @@ def _waits_for_more_than_lanes(split: Split) -> bool:
 
 def _divergent(threaded: Threaded, state: WarpState, parked: Split) -> KernelFault:
     where = "; ".join(
-        f"lanes {_ranges(lane_list(s.mask))} are at line {threaded.spans[s.pc].line}"
-        for s in state.splits
-        if s is not parked
+        f"{named_lanes(lanes)} {'are' if len(lanes) > 1 else 'is'} at line {threaded.spans[pc].line}"
+        for lanes, pc in ((lane_list(s.mask), s.pc) for s in state.splits if s is not parked)
     )
     fault = KernelFault(
         "ALIGNED-DIVERGENT",
@@ -88,14 +70,15 @@ def stalled(
     _tell(threaded, states)
     spinning = any(s.is_runnable for state in states for s in state.splits)
     head = (
-        "livelock: the warps that still run only repeat themselves"
+        "the warps that still run only repeat themselves"
         if spinning
-        else "deadlock: every warp waits and nothing is in flight"
+        else "every warp waits and nothing is in flight"
     )
     lines = [f"error[{'LIVELOCK-SPIN' if spinning else 'DEADLOCK'}]: {head}"]
     lines += _waiting(threaded, states)
     lines += _suspects(threaded, sites, states, finished)
     lines += _not_started(states)
+    lines += _first_round(threaded, sites, states)
     return DeadlockError("\n".join(lines))
 
 
@@ -186,8 +169,8 @@ def _awaits(threaded: Threaded, state: WarpState, split: Split) -> str:
     if split.held is not None:
         return split.held.outcome.reason.describe()
     if split.is_parked:
-        others = sorted({threaded.spans[s.pc].line for s in state.splits if s is not split})
-        return f"the other lanes of its warp, which are at line {', '.join(map(str, others))}"
+        others = [s for s in state.splits if s is not split]
+        return f"the other lanes of its warp, which are at {_lines(threaded, others)}"
     return "something in memory to change (it spins)"
 
 
@@ -233,6 +216,24 @@ def _suspects(
     return list(out)
 
 
+def _first_round(threaded: Threaded, sites: tuple[Arrival, ...], states: list[WarpState]) -> list[str]:
+    """Give the hint for a run in which all wait for the first phase of mbarriers that nothing has come to."""
+    awaited = _awaited(states)
+    for memory, offset, _ in awaited:
+        ledger = memory.ledgers.get(offset)
+        if ledger is None or ledger.phase or ledger.current or not _missing(memory, offset, sites):
+            return []
+    splits = [split for state in states for split in state.splits if split.held is not None]
+    held = {threaded.spans[s.pc].line for s in splits if s.held and s.held.outcome.reason.address >= 0}
+    if len(held) < 2:
+        return []
+    *lines, last = map(str, sorted(held))
+    return [
+        f"  hint: nothing has come to any of these mbarriers: if line {', '.join(lines)} or {last} is the"
+        " first wait of a producer for room, let it wait for parity 1, which passes at once"
+    ]
+
+
 def _missing(memory: Any, offset: int, sites: tuple[Arrival, ...]) -> list[Arrival]:
     """Return the sites that could end the open phase of the mbarrier at `offset`.
 
@@ -276,7 +277,13 @@ def _times(count: int) -> str:
 def _whereabouts(threaded: Threaded, state: WarpState) -> str:
     if not state.splits:
         return "has exited"
-    return "is at line " + ", ".join(dict.fromkeys(str(threaded.spans[s.pc].line) for s in state.splits))
+    return f"is at {_lines(threaded, state.splits)}"
+
+
+def _lines(threaded: Threaded, splits: list[Split]) -> str:
+    """Name the lines that splits are at: `line 12`, `lines 12, 14`."""
+    lines = sorted({threaded.spans[split.pc].line for split in splits})
+    return f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
 
 
 def _awaited(states: list[WarpState]) -> list[tuple[Any, int, Any]]:

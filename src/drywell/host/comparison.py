@@ -165,5 +165,5 @@ def mismatch(comparison: Comparison) -> Finding:
         Severity.ERROR,
         f"{c.num_wrong:,} of {c.num_elements:,} elements of {c.buffer} are not as expected: the first is"
         f" {c.buffer}[{at}] = {c.first_found:g}, expected {c.first_expected:g}{c.largest}{there}",
-        hint=f"drywell why follows one element to its sources: drywell why LAUNCH '{c.buffer}[{at}]'",
+        hint=f"follow that element back to the inputs: drywell why LAUNCH.toml '{c.buffer}[{at}]'",
     )

@@ -78,6 +78,7 @@ class Fixed:
                 f,
                 span=replace(f.span, file=name) if f.span.line else f.span,
                 other=None if f.other is None else replace(f.other, file=name),
+                cause=None if f.cause is None else replace(f.cause, span=replace(f.cause.span, file=name)),
             )
             for f in self.left
         )
@@ -126,11 +127,7 @@ def _candidates(now: Outcome, draft: Draft, withdrawn: dict[Key, Withdrawn]) -> 
     for finding in loud:
         rank.setdefault(finding.rule, len(rank))
     able = [f for f in loud if f.edits and _key(f, draft) not in withdrawn]
-    yield from sorted(able, key=lambda f: (rank[f.rule], _turn(f.edits[0])))
-
-
-def _turn(edit: Edit) -> int:
-    return edit.span.line if edit.kind in ("before", "meet") else -edit.span.line
+    yield from sorted(able, key=lambda f: (rank[f.rule], f.edits[0].turn))
 
 
 def _repaired(

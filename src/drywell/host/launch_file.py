@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drywell.base.diagnostic import Finding
+from drywell.base.diagnostic import Finding, Severity
 from drywell.base.errors import LaunchError
 from drywell.host.arguments import Packed, ScratchPerCta, Typed, packed
 from drywell.host.arrays import DTYPES, HostArray, host_array
@@ -145,7 +145,9 @@ class LaunchFile:
             why: tuple[Finding, ...] = ()
             if is_checked and result.verdict == "clean" and result.executed <= MOST_STEPS:
                 why = explained(self, wrong, wanted, before, start)
-            result = replace(result, findings=(*why, *map(mismatch, wrong), *result.findings))
+            errors = [f for f in result.findings if f.severity is Severity.ERROR]
+            others = [f for f in result.findings if f.severity is not Severity.ERROR]
+            result = replace(result, findings=(*why, *errors, *map(mismatch, wrong), *others))
         return result, comparisons
 
     def as_float64(self, name: str) -> NDArray[Any]:

@@ -82,6 +82,16 @@ def frees(declaration: Declaration) -> bool:
     return declaration.name == "tcgen05_dealloc"
 
 
+def reads_columns(declaration: Declaration) -> bool:
+    """Say whether an instruction reads Tensor Memory into registers."""
+    return declaration.name == "tcgen05_ld"
+
+
+def sets_registers(declaration: Declaration) -> bool:
+    """Say whether an instruction sets how many registers a thread has."""
+    return declaration.name == "setmaxnreg"
+
+
 def traps(declaration: Declaration) -> bool:
     """Say whether an instruction ends the kernel as a fault."""
     return declaration.name in ("trap", "brkpt")

@@ -21,8 +21,11 @@ def _meetings(
 ) -> dict[Meeting, tuple[int, ...]]:
     """Let the active lanes arrive, those of one mask together; return each meeting with its lanes."""
     groups: dict[int, list[int]] = {}
-    for lane in m.lanes():
-        groups.setdefault(int(membermask[lane]) & 0xFFFF_FFFF, []).append(lane)
+    if (membermask == membermask[0]).all():
+        groups[int(membermask[0]) & 0xFFFF_FFFF] = list(m.lanes())
+    else:
+        for lane in m.lanes():
+            groups.setdefault(int(membermask[lane]) & 0xFFFF_FFFF, []).append(lane)
     out: dict[Meeting, tuple[int, ...]] = {}
     for members, lanes in groups.items():
         mask = np.zeros(32, np.bool_)
@@ -49,7 +52,7 @@ def gather(
         out = tuple(np.zeros(32, dtype) for dtype in dtypes)
         for meeting, lanes in meetings.items():
             meeting.leave(lanes)
-            for lane in lanes:
+            for lane in lanes if out else ():
                 for column, value in zip(out, give(meeting.values, meeting.arrived, lane), strict=True):
                     column[lane] = value
         return (out[0] if len(out) == 1 else out) if out else None

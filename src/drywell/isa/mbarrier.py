@@ -269,8 +269,11 @@ def _distinct(waiters: Waiters, among: NDArray[np.bool_]) -> dict[tuple[int, int
 
 def _try(m: Any, i: Mods, a: Any, parities: Any) -> Any:
     """Wait until a lane's phase is over; lanes whose phase is not get False, as after a time-out."""
-    if not m.grid.observers and (a == a[0]).all() and (parities == parities[0]).all():
-        return _try_as_one(m, i, a, int(parities[0]) & 1)
+    if not m.grid.observers:
+        lane = m.one_lane()
+        differs = (a != a[lane]) | (parities != parities[lane])
+        if not (differs & m.mask).any():
+            return _try_as_one(m, i, a, int(parities[lane]) & 1)
     waiters = _waiters(m, i, a, parities)
     if _is_over(waiters).any():
         return _test(i, waiters)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from drywell.base.events import ACQUIRE, RELEASE, Order, Remarked, Sync
 from drywell.base.span import Span
-from drywell.machine.lanes import FULL, LANES, Mask, lane_list
+from drywell.machine.lanes import FULL, LANES, Mask, lane_list, named_lanes
 from drywell.machine.outcome import Wait, WaitReason
 from drywell.machine.registers import LaneValues
 
@@ -92,7 +92,7 @@ class Meeting:
 
     def _text(self) -> str:
         missing = lane_list(self.member_mask & self.warp.live & ~self.arrived)
-        return f"lanes {list(missing)} of the warp (membermask 0x{self.members:08x})"
+        return f"{named_lanes(missing)} of the warp (membermask 0x{self.members:08x})"
 
 
 Words = NDArray[np.int64]

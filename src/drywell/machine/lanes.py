@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,6 +31,22 @@ _STEPS = {count: np.arange(count, dtype=np.int64) for count in (2, 4, 8, 16, 32)
 def lane_list(mask: Mask) -> tuple[int, ...]:
     """Return the ids of the lanes in `mask`, lowest first."""
     return tuple(np.flatnonzero(mask).tolist())
+
+
+def named_lanes(lanes: Sequence[int]) -> str:
+    """Name ascending lanes, runs folded.
+
+    >>> named_lanes((0, 1, 2, 8))
+    'lanes 0-2,8'
+    """
+    runs: list[list[int]] = []
+    for lane in lanes:
+        if runs and lane == runs[-1][1] + 1:
+            runs[-1][1] = lane
+        else:
+            runs.append([lane, lane])
+    folded = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+    return f"lane{'s' if len(lanes) != 1 else ''} {folded}"
 
 
 def active_values(values: NDArray[Any], mask: Mask) -> list[int]:

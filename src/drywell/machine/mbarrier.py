@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.events import ACQUIRE, RELEASE, Agent, BarrierChanged, Order, Sync
-from drywell.base.span import Span
+from drywell.base.span import NOWHERE, Span
 from drywell.machine.lanes import Mask
 from drywell.machine.outcome import Wait, WaitReason
 
@@ -86,7 +86,7 @@ class Entry(NamedTuple):
 class Ledger:
     """What happened to one live mbarrier: its init, the open phase's entries, those of the last phases,
     newest last. The number of the phase is kept in `phases[slot]`, where compiled code counts it too, which
-    writes no entries.
+    writes no entries and makes no ledgers.
     """
 
     __slots__ = ("_entries", "_noted", "_phases", "_slot", "ended", "init")
@@ -97,7 +97,6 @@ class Ledger:
         self._entries: list[Entry] = []
         self._noted = 0
         self.ended: deque[tuple[int, tuple[Entry, ...]]] = deque(maxlen=KEPT_PHASES)
-        phases[slot] = 0
 
     @property
     def phase(self) -> int:
@@ -171,13 +170,17 @@ class Mbarrier:
 
     def ledger(self, what: str = "operation") -> Ledger:
         """Return the ledger; fault MBAR-UNINIT when the barrier is not live."""
-        ledger = self.memory.ledgers.get(self.offset)
-        if ledger is None:
+        memory, slot = self.memory, self.offset >> 3
+        if not memory.live[slot]:
             self.warp.fault(
                 "MBAR-UNINIT",
                 f"{what} on {self.name} (shared 0x{self.address:08x}), where no mbarrier is initialised",
                 hint="mbarrier.init it first, with a barrier between the init and other threads' use",
             )
+        ledger = memory.ledgers.get(self.offset)
+        if ledger is None:
+            init = Entry("init", self.word.expected, self.warp.agent(), NOWHERE)
+            ledger = memory.ledgers[self.offset] = Ledger(init, memory.phases, slot)
         return ledger
 
     # operations
@@ -193,7 +196,7 @@ class Mbarrier:
             )
         slot = self.offset >> 3
         self.memory.ledgers[self.offset] = Ledger(self._entry("init", count), self.memory.phases, slot)
-        self.memory.live[slot] = 1
+        self.memory.live[slot], self.memory.phases[slot] = 1, 0
         self._write(Word(0, count, 0, count), "init", count, 0)
 
     def inval(self) -> None:
@@ -368,14 +371,15 @@ def describe(memory: SharedMemory, offset: int) -> str:
     """
     where = f"mbarrier {memory.name_of(offset)} (shared 0x{memory.base | offset:08x}, CTA {_cta(memory)})"
     ledger = memory.ledgers.get(offset)
-    if ledger is None:
+    if ledger is None or not memory.live[offset >> 3]:
         return f"{where}: not initialised"
     word = decode(int(memory.words[offset >> 3]))
     out = [
         f"{where}: phase {ledger.phase} (parity {word.parity}) is open, {word.pending} of {word.expected} "
         f"arrivals pending, {_tx(word.tx)}"
     ]
-    out.append(f"  init with count {ledger.init.amount} by {_who(ledger.init)}")
+    by = f" by {_who(ledger.init)}" if ledger.init.span.line else ""
+    out.append(f"  init with count {ledger.init.amount}{by}")
     out.append("  in this phase: " + (_lines(ledger.current) or "nothing yet"))
     if ledger.ended:
         phase, entries = ledger.ended[-1]

@@ -27,14 +27,26 @@ def minimum(
     >>> hex(minimum("f32", np.uint32(0x00000000), np.uint32(0x80000000)))
     '0x80000000'
     """
-    return _select(fmt, a, b, np.minimum if nan else np.fmin, np.bitwise_or, ftz, xorsign_abs)
+    return _select(fmt, a, b, np.minimum if nan else _fmin, np.bitwise_or, ftz, xorsign_abs)
 
 
 def maximum(
     fmt: str, a: ArrayLike, b: ArrayLike, *, ftz: bool = False, nan: bool = False, xorsign_abs: bool = False
 ) -> UIntArray:
     """Return the larger of a and b; see `minimum`."""
-    return _select(fmt, a, b, np.maximum if nan else np.fmax, np.bitwise_and, ftz, xorsign_abs)
+    return _select(fmt, a, b, np.maximum if nan else _fmax, np.bitwise_and, ftz, xorsign_abs)
+
+
+def _fmin(p: NDArray[Any], q: NDArray[Any]) -> NDArray[Any]:
+    """Return the smaller; of a NaN and a number the number. NumPy's own `fmin` may give a NaN where one is
+    signalling, by where in the array it stands.
+    """
+    return np.where(p != p, q, np.where(q != q, p, np.minimum(p, q)))
+
+
+def _fmax(p: NDArray[Any], q: NDArray[Any]) -> NDArray[Any]:
+    """Return the larger; see `_fmin`."""
+    return np.where(p != p, q, np.where(q != q, p, np.maximum(p, q)))
 
 
 def _select(

@@ -9,6 +9,7 @@ from typing import Literal
 
 from drywell.arch import Gpu, load
 from drywell.arch.timing import Timing, timing
+from drywell.base.errors import UnsupportedError
 from drywell.base.record import record
 from drywell.plan.gemm_config import OUTPUT_BYTES, ROW_BLOCK, GemmConfig
 from drywell.plan.tensor_pipe import mma_interval_cycles, mma_overhead_cycles
@@ -74,7 +75,8 @@ def predict(
     """Predict the time of one call of `config` on `gpu`, in closed form.
 
     The clock falls with the load unless `clock_mhz` fixes it; `sustained` says that the GPU has been under
-    load for half a second or longer. LaunchError says what does not fit.
+    load for half a second or longer. LaunchError says what does not fit; UnsupportedError is for A in Tensor
+    Memory.
 
     Example:
         >>> run = predict(GemmConfig(8192, 8192, 8192, tile=(256, 256, 64), stages=6, cta_group=2, raster=8))
@@ -89,6 +91,8 @@ def evaluate(
 ) -> Prediction:
     """Predict with the numbers of `t`; `predict` with the GPU's own."""
     config.check(gpu)
+    if config.a_in_tmem:
+        raise UnsupportedError("a GEMM with A in Tensor Memory is not predicted: threads write A each step")
     w = _work(config, gpu, t, launch)
     ghz_max = gpu.boost_clock_mhz / 1000
     ghz_full = t.clock_full_sustained_ghz if sustained else t.clock_full_ghz

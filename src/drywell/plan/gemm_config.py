@@ -7,7 +7,7 @@ from typing import Literal
 from drywell.arch import Gpu
 from drywell.base.errors import LaunchError
 from drywell.base.record import record
-from drywell.layout.accumulator import accumulator_layout
+from drywell.layout.accumulator import a_cols, accumulator_layout
 from drywell.layout.mma_shapes import FORMAT_BITS, shape_problem, shape_rule
 from drywell.layout.scale import SCALE_VECS, num_scale_blocks
 from drywell.layout.tmem import ALLOC_COLS, NUM_COLS
@@ -48,7 +48,7 @@ class GemmConfig:
     or of one tcgen05.ld ("direct"). `raster` None walks tiles along M, a number walks them in groups of that
     many rows of tiles. `tma_row_bytes` is the width of a row of the tensor copies. `lookahead` is how many K
     steps a load is issued before its MMA (None: `stages`). `ctas_per_sm` None takes as many as fit, one when
-    persistent.
+    persistent. With `a_in_tmem` threads take A from its stage and write it to Tensor Memory for the MMA.
 
     Raises LaunchError when a value is not one that exists; whether it fits a GPU is checked by `predict`.
 
@@ -75,6 +75,7 @@ class GemmConfig:
     tma_row_bytes: int = 128
     lookahead: int | None = None
     ctas_per_sm: int | None = None
+    a_in_tmem: bool = False
 
     def __post_init__(self) -> None:
         problems = [*_ranges(self), *_shapes(self)]
@@ -116,6 +117,13 @@ class GemmConfig:
         return per_mma * (self.tile[0] // M) * (self.tile[1] // N)
 
     @property
+    def a_cols(self) -> int:
+        """Tensor Memory columns of one K step of A, 0 when it is read from shared memory."""
+        if not self.a_in_tmem:
+            return 0
+        return a_cols(self.tile[2], FORMAT_BITS[self.dtype]) * -(-self.rows // ROW_BLOCK)
+
+    @property
     def scale_cols(self) -> int:
         """Tensor Memory columns of the scale factors of one K step, of A and of B."""
         return self.scale_bytes // 128
@@ -123,17 +131,21 @@ class GemmConfig:
     @property
     def scale_bytes(self) -> int:
         """Bytes of scale factors of one K step in a CTA: 512 for each 128 rows by 4 scales."""
+        blocks = -(-self.rows // ROW_BLOCK) + -(-self.tile[1] // ROW_BLOCK)
+        return 512 * blocks * -(-self.scales_per_step // 4)
+
+    @property
+    def scales_per_step(self) -> int:
+        """Scale factors of one row in one K step, 0 without block scaling."""
         if self.scale_vec is None:
             return 0
         mma_k = K_BYTES / self.element_bytes
-        scales = self.tile[2] * num_scale_blocks(self.scale_vec) / mma_k
-        blocks = -(-self.rows // ROW_BLOCK) + -(-self.tile[1] // ROW_BLOCK)
-        return 512 * blocks * -(-round(scales) // 4)
+        return round(self.tile[2] * num_scale_blocks(self.scale_vec) / mma_k)
 
     @property
     def tmem_cols(self) -> int:
         """Tensor Memory columns that are used, before rounding to what can be allocated."""
-        return self.accumulators * self.accumulator_cols + self.scale_cols
+        return self.accumulators * self.accumulator_cols + self.a_cols + self.scale_cols
 
     @property
     def stage_bytes(self) -> int:
@@ -156,8 +168,9 @@ class GemmConfig:
         if self.tmem_cols > NUM_COLS:
             parts = f"{self.accumulators} accumulators of {self.accumulator_cols} columns"
             scales = f" and {self.scale_cols} of scale factors" if self.scale_cols else ""
+            a = f" and {self.a_cols} of A" if self.a_cols else ""
             problems.append(
-                f"Tensor Memory: {parts}{scales} need {self.tmem_cols} columns, there are {NUM_COLS}\n"
+                f"Tensor Memory: {parts}{a}{scales} need {self.tmem_cols} columns, there are {NUM_COLS}\n"
                 "    hint: take one accumulator fewer or a tile of smaller N"
             )
         if self.smem_bytes > gpu.smem_bytes_per_cta:

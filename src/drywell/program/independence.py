@@ -1,8 +1,8 @@
 """Whether the clusters of a launch may run apart: what lets one of them notice another.
 
 They share global memory. Plain accesses to it order nothing, so whoever passes a value on, or asks who comes
-first, needs an instruction that says so: an access or a fence whose scope is wider than a cluster, or one that
-reads and writes in one step. Looked for are the marks of these in the declarations, not their names.
+first, needs an instruction that says so: an access or a fence whose scope is wider than a cluster, or one
+that reads and writes in one step. Looked for are their marks in the declarations, not their names.
 """
 
 from __future__ import annotations

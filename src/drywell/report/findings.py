@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from textwrap import wrap
 
-from drywell.base.diagnostic import Finding, Party, Severity
+from drywell.base.diagnostic import Edit, Finding, Party, Severity
 from drywell.base.span import Source, Span
 from drywell.report.diagnostics import message_lines
 from drywell.report.text import SEVERITY_STYLES, Line, Lines, counted, ranges
@@ -40,15 +40,11 @@ def finding_lines(findings: Iterable[Finding], sources: Sources | None = None) -
     the first are shown, the others counted. What follows from a finding is named in a note of that. A note is
     two lines: hardware does as the author meant.
     """
-    by_rule: dict[tuple[str, Severity], list[Finding]] = {}
-    for finding in led(findings):
-        by_rule.setdefault((finding.rule, finding.severity), []).append(finding)
     out: list[Line] = []
-    for (rule, severity), members in by_rule.items():
+    for (rule, severity), alike in _groups(findings).items():
         if severity is Severity.NOTE:
-            out += _quiet(members)
+            out += _quiet(alike[0])
             continue
-        alike = _alike(members)
         most = MOST_PLACES[severity]
         for group in alike[:most]:
             out += _finding(group, sources or {})
@@ -58,6 +54,21 @@ def finding_lines(findings: Iterable[Finding], sources: Sources | None = None) -
             head = f"{severity}[{rule}]"
             out.append(((head, SEVERITY_STYLES[severity]), f": {places} ({_ALL})"))
     return tuple(out)
+
+
+def told_apart(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the first of those findings that stand together: as many as a reader has to look at."""
+    return [group[0] for groups in _groups(findings).values() for group in groups]
+
+
+def _groups(findings: Iterable[Finding]) -> dict[tuple[str, Severity], list[list[Finding]]]:
+    """Return the findings that lead, by rule, in groups that stand together; notes of one rule are one."""
+    by_rule: dict[tuple[str, Severity], list[Finding]] = {}
+    for finding in led(findings):
+        by_rule.setdefault((finding.rule, finding.severity), []).append(finding)
+    return {
+        key: [members] if key[1] is Severity.NOTE else _alike(members) for key, members in by_rule.items()
+    }
 
 
 def led(findings: Iterable[Finding]) -> list[Finding]:
@@ -75,20 +86,23 @@ def led(findings: Iterable[Finding]) -> list[Finding]:
     for k, finding in enumerate(out):
         behind = followers.pop((finding.rule, finding.span), ())
         if behind:
-            said = ", ".join(dict.fromkeys(f"{f.rule} at line {f.span.line}" for f in behind))
+            rules = dict.fromkeys(f.rule for f in behind)
+            said = "; ".join(f"{r} at {_lines([f.span.line for f in behind if f.rule == r])}" for r in rules)
             notes = (finding.note, f"for the same reason: {said}")
             out[k] = replace(finding, note="\n".join(note for note in notes if note))
     return out
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Return findings of one rule in groups: in each every one shares its place, or the other party's, with
-    one before it.
+    """Return findings of one rule in groups: in each every one shares its place, the other party's, or the
+    first edit that may repair it, with one before it.
     """
     groups: list[list[Finding]] = []
-    spots: list[set[tuple[str, Span]]] = []
+    spots: list[set[tuple[str, Span | Edit]]] = []
     for finding in findings:
-        here = {("at", finding.span), ("with", finding.other)} if finding.other is not None else set()
+        here: set[tuple[str, Span | Edit]] = {("by", edit) for edit in finding.edits[:1]}
+        if finding.other is not None:
+            here |= {("at", finding.span), ("with", finding.other)}
         for group, known in zip(groups, spots, strict=True):
             if known & here:
                 group.append(finding)
@@ -128,9 +142,16 @@ def _finding(group: list[Finding], sources: Sources) -> Lines:
     if finding.count > 1 and span.line:
         notes.append(f"it happened {finding.count:,} times")
     out += [line for note in notes for line in _folded(f"  note: {note}")]
-    if finding.hint:
-        out += [line for part in finding.hint.split("\n") for line in _folded(f"  hint: {part}", 2)]
+    hint = _hint(group)
+    if hint:
+        out += [line for part in hint.split("\n") for line in _folded(f"  hint: {part}", 2)]
     return tuple(out)
+
+
+def _hint(group: list[Finding]) -> str:
+    """Return the hint that may do for a whole group."""
+    able = [finding for finding in group if finding.edits]
+    return min(able, key=lambda f: f.edits[0].turn).hint if able else group[0].hint
 
 
 def _others(group: list[Finding]) -> list[str]:
@@ -144,7 +165,7 @@ def _others(group: list[Finding]) -> list[str]:
 
 def _lines(numbers: list[int]) -> str:
     """Name lines of the text: "lines 70, 82, 94", the first few of many."""
-    shown = [str(number) for number in dict.fromkeys(numbers)]
+    shown = [str(number) for number in sorted(set(numbers))]
     more = len(shown) - MOST_LINES
     if more > 0:
         return f"lines {', '.join(shown[:MOST_LINES])} and {more} more ({_ALL})"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from drywell.base.diagnostic import Finding
 from drywell.report.diagnostics import summary
-from drywell.report.findings import Sources, finding_lines, led
+from drywell.report.findings import Sources, finding_lines, told_apart
 from drywell.report.text import Line, Lines, Piece, counted, dims
 
 MOST_PRINTED_LINES = 200
@@ -130,9 +130,9 @@ def _shortened(expression: str) -> str:
 
 
 def verdict_line(verdict: str, findings: Sequence[Finding] = ()) -> Line:
-    """Return the verdict, what it means, and how many findings there are, what follows from one left out."""
+    """Return the verdict, what it means, and how many findings there are, what stands together as one."""
     style, meaning = VERDICTS[verdict]
-    return ((verdict, style), f": {meaning}" + (f" ({summary(led(findings))})" if findings else ""))
+    return ((verdict, style), f": {meaning}" + (f" ({summary(told_apart(findings))})" if findings else ""))
 
 
 def run_lines(

@@ -210,3 +210,25 @@ def test_code_is_compiled_when_it_is_hot_and_kept_for_the_next_launch() -> None:
         assert ("add" in m.interpreted) == (launches == 0)
     assert heats == [{HOT, NEVER}, {0, NEVER}, {0, NEVER}]
     assert code is not compiled_code(linked(AXPY), {}, no_form, (), is_observed=False, is_eager=False)
+
+
+STUCK = """
+.visible .entry k(.param .u64 out) {
+ .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<2>; .shared .align 8 .b64 full;
+ mov.u32 %r0, %tid.x; mov.u32 %r1, full; setp.ne.u32 %p, %r0, 0; @%p bra ready;
+ mbarrier.init.shared.b64 [%r1], 64;
+ready: bar.sync 0; mbarrier.arrive.shared.b64 %d0, [%r1];
+wait: mbarrier.try_wait.parity.shared.b64 %p, [%r1], 0; @!%p bra wait;
+ ret; }
+"""
+
+
+def test_a_deadlock_report_names_the_arrivals_of_native_code() -> None:
+    reports = []
+    for engine in ("interpreter", "jit"):
+        with pytest.raises(drywell.DeadlockError) as raised:
+            kernel = drywell.load(HEADER + STUCK)["k"]
+            drywell.launch(kernel, block=32, args=[np.zeros(4, np.uint32)], check="off", engine=engine)
+        reports.append(str(raised.value))
+    assert reports[0] == reports[1]
+    assert "arrive" in reports[0]

@@ -98,3 +98,23 @@ def test_bytes_that_never_come_are_counted() -> None:
 def test_registers_that_nobody_gives_up() -> None:
     text = report("setmaxnreg.inc.sync.aligned.u32 88;", block=128, directives=".maxnreg 80")
     assert "registers of the CTA's pool, to go from 80 to 88 per thread; 0 are free" in text
+
+
+def test_a_round_that_never_begins_has_a_hint_about_the_first_parity() -> None:
+    body = f"""{TID}
+setp.eq.u32 %p, %t, 0;
+@%p mbarrier.init.shared::cta.b64 [bar], 1;
+@%p mbarrier.init.shared::cta.b64 [two], 1;
+bar.sync 0;
+setp.ge.u32 %p, %t, 32;
+@%p bra U;
+{WAIT}
+mbarrier.arrive.shared::cta.b64 _, [two];
+ret;
+U: mbarrier.try_wait.parity.shared::cta.b64 %q, [two], 0;
+@!%q bra U;
+mbarrier.arrive.shared::cta.b64 _, [bar];
+ret;"""
+    text = report(body, block=64)
+    said = text.splitlines()[-1]
+    assert said.startswith("  hint: nothing has come to any of these mbarriers: if line 13 or 17 is the first wait")

@@ -83,7 +83,7 @@ def test_lanes_of_a_mask_meet_and_share_their_values(launch) -> None:
     m.mask = lanes(0, 1)
     first = m.meet(0xF, "shfl", np.arange(32, dtype=np.uint32))
     assert not first.is_complete
-    assert first.reason().describe() == "lanes [2, 3] of the warp (membermask 0x0000000f)"
+    assert first.reason().describe() == "lanes 2-3 of the warp (membermask 0x0000000f)"
     m.mask = lanes(2, 3)
     second = m.meet(0xF, "shfl", np.arange(100, 132, dtype=np.uint32))
     assert second is first and first.is_complete

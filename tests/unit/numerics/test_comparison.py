@@ -46,6 +46,13 @@ def test_minimum_and_maximum_order_zeros_and_pass_over_one_nan(fmt: str, smaller
             assert expected == code == with_nan
 
 
+@pytest.mark.parametrize("count", [1, 3, 8, 9, 33])
+def test_a_signalling_nan_is_passed_over_wherever_it_stands(count: int) -> None:
+    ones, nans = np.full(count, 0x3F800000, np.uint32), np.full(count, 0x7F800001, np.uint32)
+    for choose in (minimum, maximum):
+        assert ones.tolist() == choose("f32", ones, nans).tolist() == choose("f32", nans, ones).tolist()
+
+
 @pytest.mark.parametrize("fmt", FORMATS_WITH_ARITHMETIC)
 def test_xorsign_abs_compares_magnitudes(fmt: str) -> None:
     a, b = operands(fmt, 2, 300, 4)

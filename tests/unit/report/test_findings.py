@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from drywell.base.diagnostic import Finding, Party, Place, Severity
+from drywell.base.diagnostic import Edit, Finding, Party, Place, Severity
 from drywell.base.span import NOWHERE, Source, Span
-from drywell.report.findings import MOST_COLUMNS, excerpt, finding_lines, sources_of
+from drywell.report.findings import MOST_COLUMNS, excerpt, finding_lines, sources_of, told_apart
 from drywell.report.text import plain
 
 PTX = Source("k.ptx", "\tld.shared.b32 %r1, [%r2];\n\tst.shared.b32 [%r2], %r3;\n")
@@ -148,3 +148,23 @@ def test_an_excerpt_of_a_long_line_holds_the_place(column: int, length: int) -> 
 )
 def test_a_place_says_how_much_of_it(place: Place, text: str) -> None:
     assert text == str(place)
+
+
+def test_what_one_edit_may_repair_stands_together_and_counts_once() -> None:
+    edit = Edit("behind", Span("k.ptx", 7, 1), "fence.proxy.async")
+    pairs = [
+        replace(FINDING, span=Span("k.ptx", 100 + k, 1), other=Span("k.ptx", 200 + k, 1), edits=(edit,))
+        for k in range(3)
+    ]
+    assert told_apart(pairs) == pairs[:1]
+    assert "  note: the same at lines 101, 102" in plain(finding_lines(pairs)).splitlines()
+
+
+def test_the_hint_of_a_group_is_the_one_that_may_do_for_all_of_it() -> None:
+    stores = [Span("k.ptx", 200 + k, 1) for k in range(3)]
+    pairs = [
+        replace(FINDING, other=store, edits=(Edit("behind", store, "fence"),), hint=f"behind {store.line}")
+        for store in stores
+    ]
+    hints = [line for line in plain(finding_lines(pairs)).splitlines() if "hint" in line]
+    assert hints == ["  hint: behind 202"]

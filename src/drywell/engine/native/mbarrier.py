@@ -13,7 +13,7 @@ from drywell.engine.llvm_memory import CONTEXT
 from drywell.engine.llvm_text import Lanes, vector
 from drywell.engine.native.ir import I1, I8, I32, I64, PTR, Function, Value, Variable
 from drywell.engine.native.state import block_word, row_pointer, row_word
-from drywell.engine.native.table import Emit, Native, Unit, call, form, lanes_at
+from drywell.engine.native.table import Emit, Native, Unit, call, form, lane_value, lanes_at
 from drywell.machine.mbarrier import MAX_COUNT, WORD_BYTES
 from drywell.machine.smem import RESERVED_BYTES
 from drywell.machine.windows import OFFSET_MASK, RANK_SHIFT, SHARED_BASE
@@ -62,13 +62,19 @@ def row_of(f: Function, block: Value, address: Value, is_cluster: Value) -> Valu
 
 def place_of(f: Function, block: Value, address: Value, is_cluster: Value) -> Place:
     """Return the live mbarrier at a shared-window address; leave when there is none."""
+    place = _any_place(f, block, address, is_cluster)
+    f.need(f.load(I8, row_pointer(f, place.row, "live"), place.slot).is_("ne", 0))
+    return place
+
+
+def _any_place(f: Function, block: Value, address: Value, is_cluster: Value) -> Place:
+    """Return where an mbarrier is or may be; leave for an address where none can."""
     row = row_of(f, block, address, is_cluster)
     offset = address & OFFSET_MASK
     f.need((offset & (WORD_BYTES - 1)).is_("eq", 0))
     f.need(offset.is_("uge", RESERVED_BYTES))
     f.need((offset + WORD_BYTES).is_("ule", row_word(f, row, "end")))
     slot = offset >> 3
-    f.need(f.load(I8, row_pointer(f, row, "live"), slot).is_("ne", 0))
     return Place(row, slot, f.at(row_pointer(f, row, "words"), slot, I64))
 
 
@@ -135,6 +141,36 @@ def others(f: Function, values: Value, first: Value) -> Value:
     all_values = f.load(kind, values)
     differs = all_values.differ(f.splat(first.type, 32, first))
     return differs.bitcast(I32) & f["mask"]
+
+
+# -------------------------------------------------------------------- life
+
+_INIT, _INVAL = "drywell.native.mbarrier.init", "drywell.native.mbarrier.inval"
+
+
+def _init_function() -> Function:
+    f = Function(_INIT, I32, context=PTR, mask=I32, address=I64, count=I64)
+    f.need((f["mask"] & f["mask"] - 1).is_("eq", 0))
+    count = f["count"]
+    f.need((count - 1).is_("ult", MAX_COUNT))
+    place = _any_place(f, block_of(f), f["address"], f.of(I1, 0))
+    f.store((-count & _M20) << 43 | (-count & _M20) << 1, place.word)
+    f.store(f.of(I8, 1), row_pointer(f, place.row, "live"), place.slot)
+    f.store(f.of(I32, 0), row_pointer(f, place.row, "phases"), place.slot)
+    changed(f)
+    f.give(1)
+    return f
+
+
+def _inval_function() -> Function:
+    f = Function(_INVAL, I32, context=PTR, mask=I32, address=I64)
+    f.need((f["mask"] & f["mask"] - 1).is_("eq", 0))
+    place = place_of(f, block_of(f), f["address"], f.of(I1, 0))
+    f.store(f.load(I64, place.word), row_pointer(f, place.row, "data"), place.slot)
+    f.store(f.of(I8, 0), row_pointer(f, place.row, "live"), place.slot)
+    changed(f)
+    f.give(1)
+    return f
 
 
 # -------------------------------------------------------------------- arrivals
@@ -226,7 +262,7 @@ def _test(is_waiting: bool) -> Function:
 
 def functions() -> tuple[Function, ...]:
     """Return the functions of mbarriers."""
-    return _arrival(), _test(True), _test(False)
+    return _init_function(), _inval_function(), _arrival(), _test(True), _test(False)
 
 
 # -------------------------------------------------------------------- what a region writes
@@ -251,6 +287,19 @@ def _wide(unit: Unit, value: Lanes | None, otherwise: int) -> Lanes:
     if value.width == 64:
         return value
     return Lanes(unit.w.let(f"zext {vector(value.width)} {value.text} to {vector(64)}"), 64)
+
+
+@form("mbarrier_init", "mbarrier_inval")
+def _life(instruction: ops.Bound) -> Emit:
+    return _emit_life
+
+
+def _emit_life(unit: Unit, instruction: ops.Bound) -> Native:
+    address, *count = zip(instruction.sources, instruction.source_types, strict=True)
+    where = shared_lanes(unit, *address, instruction.mods["space"] is None)
+    numbers = [lane_value(unit, unit.read(*pair), 64) for pair in count]
+    name = _INIT if instruction.declaration.name == "mbarrier_init" else _INVAL
+    return Native(call(unit, name, lane_value(unit, where, 64), *numbers))
 
 
 def _flags(arrival: Arrival, is_cluster: bool) -> tuple[tuple[str, str], ...]:

@@ -83,6 +83,11 @@ def native_form(instruction: ops.Bound) -> NativeForm | None:
     return None if emit is None else NativeForm(emit)
 
 
+def warp_form(instruction: ops.Bound) -> NativeForm | None:
+    """Return the native form of an instruction by which lanes of a warp exchange values; None for others."""
+    return native_form(instruction) if instruction.declaration.unit == "warp" else None
+
+
 def form(*names: str) -> Callable[[_Choose], _Choose]:
     """Let a function choose the native form of the declarations of these names."""
 

@@ -8,6 +8,7 @@ arrived.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from drywell.base.diagnostic import Edit
 from drywell.base.events import BarrierChanged, CtaExited, CtaStarted, Event, Stuck, Sync
@@ -209,6 +210,26 @@ class Accounting:
         )
         return True
 
+    def misfit(self, life: Life) -> bool:
+        """A thread expected fewer bytes than the copies bring that it issued next: that phase ended early,
+        and none behind it stands for its own copies.
+        """
+        fills = _fills(life) if life.tx_bytes < 0 else []
+        wrong = [k for k, fill in enumerate(fills) if fill.total != fill.expected]
+        for k in wrong:
+            said, came, expected, total = fills[k].said, fills[k].came, fills[k].expected, fills[k].total
+            self._report(
+                "EXPECT-TX-MISMATCH",
+                life,
+                f"{expected} bytes are expected on {self.barriers.name(life)} of CTA {life.sync.cta}"
+                f" ({lines(said)}), {total} come ({lines(came)}): its phase ends before the last of them",
+                said,
+                came,
+                _right_bytes(said, expected, total),
+                [event for fill in fills[k:] for event in fill.came],
+            )
+        return bool(wrong)
+
     def mismatch(self, life: Life) -> bool:
         """The bytes expected are not those that came."""
         said = [e for e in life.entries if e.what in _BYTES and expected_by(e)]
@@ -263,10 +284,24 @@ class Accounting:
         came: Sequence[BarrierChanged],
         hint: str,
     ) -> None:
+        name = f"phase {life.phase} of {self.barriers.name(life)} of CTA {life.sync.cta}"
+        self._report(rule, life, f"{name} does not end: {why}", said, came, hint, came)
+
+    def _report(
+        self,
+        rule: str,
+        life: Life,
+        message: str,
+        said: Sequence[BarrierChanged],
+        came: Sequence[BarrierChanged],
+        hint: str,
+        misled: Sequence[BarrierChanged],
+    ) -> None:
+        """Report a cause; what is found of the copies `misled` follows from it."""
         at, bytes_came = said[0], sum(e.amount for e in came)
         self.findings.report(
             rule,
-            f"phase {life.phase} of {self.barriers.name(life)} of CTA {life.sync.cta} does not end: {why}",
+            message,
             at.span,
             cta=at.agent.cta,
             warp=at.agent.warp,
@@ -274,7 +309,42 @@ class Accounting:
             other=came[0].span if came else life.init.span,
             hint=hint,
             edits=_edits(rule, said, bytes_came),
+            operations=tuple(dict.fromkeys(e.span for e in misled)),
         )
+
+
+@dataclass(slots=True)
+class Fill:
+    """What a thread said to expect, and what the copies that it issued next brought."""
+
+    said: list[BarrierChanged] = field(default_factory=list)
+    came: list[BarrierChanged] = field(default_factory=list)
+
+    @property
+    def expected(self) -> int:
+        """Return the bytes expected."""
+        return sum(map(expected_by, self.said))
+
+    @property
+    def total(self) -> int:
+        """Return the bytes that came."""
+        return sum(event.amount for event in self.came)
+
+
+def _fills(life: Life) -> list[Fill]:
+    """Return what has come to an mbarrier, fill by fill; none unless one warp expects and issues all of it,
+    and says first how many bytes.
+    """
+    out: list[Fill] = []
+    in_turn = sorted(life.bytes, key=lambda pair: pair[0])
+    for _, event in in_turn:
+        is_next = event.what != "complete" and (not out or bool(out[-1].came))
+        if is_next:
+            out.append(Fill())
+        if not out or (event.agent.cta, event.agent.warp) != (life.sync.cta, in_turn[0][1].agent.warp):
+            return []
+        (out[-1].came if event.what == "complete" else out[-1].said).append(event)
+    return out
 
 
 def _right_bytes(said: Sequence[BarrierChanged], expected: int, total: int) -> str:
@@ -306,6 +376,7 @@ def _expecting(said: Sequence[BarrierChanged], total: int) -> tuple[Edit, ...]:
 _CAUSES: tuple[Callable[[Accounting, Life], bool], ...] = (
     Accounting.pair_multiplier,
     Accounting.no_local_expect,
+    Accounting.misfit,
     Accounting.no_arrive,
     Accounting.mismatch,
     Accounting.partial_arrival,

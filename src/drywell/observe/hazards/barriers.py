@@ -198,7 +198,10 @@ class Barriers:
         touch = self._touch(event.agent, event.lanes, event.span)
         self._check_init(life, event.agent, touch)
         life.entries.append(event)
-        life.has_bytes |= event.what in ("expect", "arrive.expect", "complete")
+        if event.what in ("expect", "arrive.expect", "complete"):
+            number = event.agent.operation
+            issued = self.happens.operations[number].moment if number else self.happens.moment
+            life.bytes.append((issued, event))
         share = self.share(event.agent, touch)
         key = (share.warp.base, share.time, id(share.known))
         if event.what in ARRIVALS:

@@ -143,7 +143,7 @@ class Checker:
             other_party=earlier,
             note=named.note,
             edits=named.edits,
-            operation=earlier.span if earlier.is_operation and conflict.why == "unordered" else None,
+            operations=(earlier.span,) if earlier.is_operation and conflict.why == "unordered" else (),
         )
 
     def _missing_fence(self, conflict: Conflict, named: Name) -> None:

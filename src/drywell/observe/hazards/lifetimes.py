@@ -264,7 +264,7 @@ class Lifetimes:
             severity=severity,
             is_silent_at_hw=severity is Severity.WARNING,
             edits=edits,
-            operation=span,
+            operations=(span,),
         )
 
     # other CTAs
@@ -378,5 +378,5 @@ class Lifetimes:
             warp=agent.warp,
             lanes=lanes,
             hint="let both CTAs meet at the cluster barrier before they exit",
-            operation=span,
+            operations=(span,),
         )

@@ -66,7 +66,8 @@ class Life:
     before: `before` the arrivals of the last one, `ends` what each tells those who see its end, `passes`
     who saw it first, by warp. By warp: `seen_by` the last phase it saw the end of, `arrived_in` the last
     it arrived in, `uses` what it did last. `arrivers` are the CTAs that ever arrived, `is_fine_for` the
-    lanes whose order behind the init has been judged; with `has_bytes` some have been expected or come.
+    lanes whose order behind the init has been judged. `bytes` are all that expected bytes or brought some,
+    each with the moment at which it was issued.
     """
 
     sync: Sync
@@ -88,7 +89,12 @@ class Life:
     uses: dict[int, Touch] = field(default_factory=dict)
     arrivers: set[int] = field(default_factory=set)
     is_fine_for: set[tuple[int, int]] = field(default_factory=set)
-    has_bytes: bool = False
+    bytes: list[tuple[int, BarrierChanged]] = field(default_factory=list)
+
+    @property
+    def has_bytes(self) -> bool:
+        """Say whether bytes have been expected or have come."""
+        return bool(self.bytes)
 
     def is_known_before(self, share: Share, phase: int) -> bool:
         """Say whether a party knows by other ways than waiting that the phase before `phase` is over."""

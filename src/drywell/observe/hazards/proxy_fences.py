@@ -185,8 +185,8 @@ def _fact(conflict: Conflict, fence: Fence) -> str:
         if fence.moment < earlier.moment and not fence.covers_write:
             return f"is executed before line {earlier.span.line} makes the access"
         return ""
-    is_issuer = fence.warp == later.warp and len(fence.lanes) == 1
-    if (is_issuer or not fence.covers_write) and not earlier.is_over_for(fence.known, conflict.earlier_lane):
+    is_for_others = fence.warp == later.warp and (len(fence.lanes) == 1 or not fence.covers_write)
+    if is_for_others and not earlier.is_over_for(fence.known, conflict.earlier_lane):
         return f"is executed by a thread that has not yet been told of the access of line {earlier.span.line}"
     return ""
 

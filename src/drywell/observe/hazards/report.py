@@ -19,6 +19,8 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 _CAUSES = ("EXPECT-TX-MISMATCH", "EXPECT-TX-LATE", "PAIR-TX-MULTIPLIER", "COMMIT-GROUP-MISMATCH")
 """Rules that stand before others of their severity: a wrong account makes waits end early, which races."""
 _DEPTHS = {
+    "EXPECT-TX-MISMATCH": -1,
+    "PAIR-TX-MULTIPLIER": -1,
     "COMMIT-NO-MMA": -1,
     "COMMIT-GROUP-MISMATCH": -1,
     "COMMIT-MISSING": 1,
@@ -28,17 +30,19 @@ _DEPTHS = {
     "PEER-EXIT-EARLY": 2,
 }
 """Of the findings about one operation that is not known to be over, those of higher numbers follow from the
-one of the lowest. Rules of order have 0: below them are commits that should have covered the operation,
-above them what ends before it.
+one of the lowest. Rules of order have 0: below them are commits and bytes that should have covered the
+operation, above them what ends before it.
 """
+_PREFIXES = {"tensor": "tcgen05.", "tmem_ld": "tcgen05.", "tmem_st": "tcgen05.", "tma": "TMA "}
+"""What stands before the name of an operation, by the unit that carries it out."""
 _Key = tuple[Any, ...]
 
 
 class Details(TypedDict, total=False):
     """What is said of a finding besides its rule and message: who was where, `other` and `other_party` for
     the other of two, the `place` in memory that both touch, what would have made it right (`note`) and what
-    may repair it (`hint`, `edits`). `severity` replaces the rule's own below `strict`; `operation` is where
-    an operation was issued that is not known to be over.
+    may repair it (`hint`, `edits`). `severity` replaces the rule's own below `strict`; `operations` are where
+    operations were issued that are not known to be over.
     """
 
     cta: int | None
@@ -46,7 +50,7 @@ class Details(TypedDict, total=False):
     lanes: tuple[int, ...]
     other: Span | None
     other_party: Record | None
-    operation: Span | None
+    operations: tuple[Span, ...]
     place: Place | None
     note: str
     hint: str
@@ -66,7 +70,7 @@ class Findings:
     ends: Ends
     found: dict[_Key, Finding] = field(default_factory=dict)
     questions: dict[_Key, Question] = field(default_factory=dict)
-    operations: dict[_Key, Span] = field(default_factory=dict)
+    operations: dict[_Key, tuple[Span, ...]] = field(default_factory=dict)
 
     def report(self, rule: str, message: str, span: Span = NOWHERE, **details: Unpack[Details]) -> None:
         """Add a finding unless the level is silent about its rule; with `folds` all of the rule are one."""
@@ -75,9 +79,8 @@ class Findings:
         key = (rule,) if details.get("folds") else (rule, span, other)
         if own is None or self._repeats(key):
             return
-        operation, record = details.get("operation"), details.get("other_party")
-        if operation is not None:
-            self.operations[key] = operation
+        record = details.get("other_party")
+        self.operations[key] = details.get("operations", ())
         if record is not None and record.is_operation and cta is not None and warp is not None:
             self.questions[key] = self.ends.ask(record, cta, warp)
         self.found[key] = Finding(
@@ -131,18 +134,19 @@ class Findings:
     def _leading(self) -> dict[Span, Finding]:
         """Return for each operation the finding that leads those about it: of what is worst the first."""
         out: dict[Span, Finding] = {}
-        for key, operation in self.operations.items():
-            finding, before = self.found[key], out.get(operation)
-            if before is None or _rank(finding) < _rank(before):
-                out[operation] = finding
+        for key, operations in self.operations.items():
+            finding = self.found[key]
+            for operation in operations:
+                if operation not in out or _rank(finding) < _rank(out[operation]):
+                    out[operation] = finding
         return out
 
     def _cause(self, key: _Key, leading: dict[Span, Finding]) -> Cause | None:
-        finding, operation = self.found[key], self.operations.get(key)
-        leader = None if operation is None else leading[operation]
-        if leader is None or _DEPTHS.get(finding.rule, 0) <= _DEPTHS.get(leader.rule, 0):
-            return None
-        return Cause(leader.rule, leader.span)
+        finding = self.found[key]
+        leaders = [leading[operation] for operation in self.operations[key]]
+        above = (f for f in leaders if _DEPTHS.get(f.rule, 0) < _DEPTHS.get(finding.rule, 0))
+        leader = next(above, None)
+        return None if leader is None else Cause(leader.rule, leader.span)
 
 
 def _rank(finding: Finding) -> tuple[int, int]:
@@ -157,7 +161,7 @@ def operation_of(record: Record) -> str:
     """Name the operation that made an access: `tcgen05.mma.kind::f16 128x128x16`; '' for a thread's own."""
     if not record.is_operation:
         return ""
-    return ("tcgen05." if record.unit in ("tensor", "tmem_ld", "tmem_st") else "") + record.what
+    return _PREFIXES.get(record.unit, "") + record.what
 
 
 def party(record: Record, with_line: bool = False) -> str:

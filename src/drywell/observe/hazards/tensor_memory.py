@@ -153,7 +153,7 @@ class TensorMemoryRules:
                     f"tcgen05.commit.cta_group::{group} tracks nothing: the thread's operations before it,"
                     f" such as line {op.span.line}, have cta_group::{other_group}",
                     Edit("replace", event.span, f".cta_group::{other_group}", f".cta_group::{group}"),
-                    operation=op.span,
+                    operations=(op.span,),
                 )
                 return
             if other != lane:
@@ -164,7 +164,7 @@ class TensorMemoryRules:
                     f" {op.span.line}, and a commit tracks the operations of its own thread only",
                     "let the thread that issues the mma execute the commit too",
                     Severity.ERROR,
-                    op.span,
+                    (op.span,),
                 )
                 return
         if pipe not in self._has_issued:  # several commits may well follow one mma, for several barriers
@@ -182,7 +182,7 @@ class TensorMemoryRules:
         message: str,
         hint: str | Edit,
         severity: Severity | None = None,
-        operation: Span | None = None,
+        operations: tuple[Span, ...] = (),
     ) -> None:
         self.findings.report(
             rule,
@@ -194,7 +194,7 @@ class TensorMemoryRules:
             hint=str(hint),
             severity=severity,
             edits=(hint,) if isinstance(hint, Edit) else (),
-            operation=operation,
+            operations=operations,
         )
 
     def _exited(self, cta: int) -> None:
@@ -212,7 +212,7 @@ class TensorMemoryRules:
                 warp=op.agent.warp,
                 lanes=op.lanes,
                 hint="put tcgen05.commit behind it and wait on its mbarrier before the columns are freed",
-                operation=op.span,
+                operations=(op.span,),
             )
 
     def _is_followed(self, op: Operation) -> bool:
@@ -367,7 +367,7 @@ class TensorMemoryRules:
             other=record.span,
             hint=hint,
             edits=(*own, meet),
-            operation=record.span if record.is_operation else None,
+            operations=(record.span,) if record.is_operation else (),
         )
 
     def _missed(self, event: ColumnsMissing) -> None:

@@ -96,3 +96,28 @@ def test_a_wait_of_lanes_for_different_phases_tells_each_its_own(monkeypatch: py
     done, _ = agree(lambda: launched(body, {"out": out}, engine="interpreter", schedule="eager"), monkeypatch)
     assert done["mbarrier_try_wait_parity"] == 1
     assert out.tolist() == [1, 0] * 16
+
+
+@pytest.mark.parametrize(
+    "end", ["", "@%one mbarrier.arrive.shared.b64 %x, [%b];", "@%one mbarrier.inval.shared.b64 [%b];"]
+)
+def test_an_mbarrier_lives_from_init_to_inval(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = f"""
+    .reg .b64 %x, %y; .reg .b32 %b; .reg .pred %one, %two;
+    mov.u32 %t, %tid.x; mov.u32 %b, box; setp.eq.u32 %one, %t, 3; setp.lt.u32 %two, %t, 2;
+    @%one mbarrier.init.shared.b64 [%b], 5;
+    @%one mbarrier.arrive.shared.b64 %x, [%b], 5;
+    @%one mbarrier.arrive.shared.b64 %x, [%b], 2;
+    @%one mbarrier.inval.shared.b64 [%b];
+    bar.warp.sync -1;
+    ld.shared.b64 %y, [%b];
+    @%one mbarrier.init.shared.b64 [%b], 1;
+    @%one mbarrier.init.shared.b64 [%b], 2;
+    @%one mbarrier.arrive.shared.b64 %x, [%b];
+    mad.lo.u32 %v, %t, 8, %b;
+    @%two mbarrier.init.shared.b64 [%v + 16], 7;
+    @%one mbarrier.inval.shared.b64 [%b];
+    {end}
+    """
+    done, _ = agree(lambda: launched(body, engine="interpreter", schedule="eager"), monkeypatch)
+    assert (done["mbarrier_init"], done["mbarrier_inval"]) == (3, 2)
