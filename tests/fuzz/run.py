@@ -78,13 +78,13 @@ def written(arguments: argparse.Namespace, tally: Tally) -> str:
 `make fuzz` on {date.today()}, Python {platform.python_version()}:
 `python -m fuzz.run --seed {arguments.seed} --first {arguments.first} --count {arguments.count}`.
 
-A program is a whole kernel, drawn from the declarations of the instructions (`tests/fuzz`). It runs on the
-interpreter and on compiled code under eager, lazy and seeded schedules, on several data, one in
-{CHECK_EVERY} with the checker too; compared are all arrays bit for bit, what every warp executed, how it ended, the words
-of the error, the findings.
+A program is a whole kernel, drawn from the declarations of the instructions (`tests/fuzz`). It runs on
+the interpreter and on compiled code under eager, lazy and seeded schedules, on several data, one in
+{CHECK_EVERY} with the checker too; compared are all arrays bit for bit, what every warp executed, how it
+ended, the words of the error, the findings.
 
-{tally.count} programs with {len(tally.forms)} of {forms} declared forms of instructions, {lanes} of {of_lanes}
-of those on lanes; {len(tally.failures)} differ.
+{tally.count} programs; {len(tally.forms)} of {forms} declared forms of instructions stand in them, of those
+on lanes {lanes} of {of_lanes}; {len(tally.failures)} differ.
 
 | ended | programs |
 |---|---:|

@@ -83,5 +83,6 @@ def _print(fixed: Fixed, module: Path, written: Path | None) -> None:
     elif not fixed.repairs:
         click.echo("nothing to repair")
     if written is not None:
-        state = "it runs without findings" if fixed.is_silent else "see what is left above"
+        silent = "it runs with no error and no warning" if fixed.left else "it runs without findings"
+        state = silent if fixed.is_silent else "see what is left above"
         click.echo(f"written    {written}: {state}")

@@ -22,8 +22,6 @@ from drywell.program.link import SHARED_BASE, Executable, link
 from drywell.program.pressure import Section, sections
 
 _SHOWN_LINES = 3
-_SURE = 8
-"""Registers alive beyond the limit from which on an estimate says that some spill."""
 _OWNERS = {"mma": "accumulators", "cp": "copied from shared memory", "st": "stored by threads"}
 """What wrote columns, to the owner it makes them."""
 
@@ -38,14 +36,15 @@ def budget(
     """Return what a GEMM configuration or a launch file takes of an SM, by owner, and what does not fit.
 
     `gpu` is the launch file's own, or b200, when left out. Of a launch, registers come from `.maxnreg` and
-    `setmaxnreg`, else from `ptxas -v` when there is such a program, else from what is alive (ASSUMED). With
-    `runs` a launch is run, unchecked, and the columns of Tensor Memory are those that its first CTA took,
-    by what wrote them. Raises LaunchError, PtxError and UnsupportedError as a launch does.
+    `setmaxnreg`, else from `ptxas -v` when there is such a program and it takes the text, else from what is
+    alive (ASSUMED). With `runs` a launch is run, unchecked, and the columns of Tensor Memory are those that
+    its first CTA took, by what wrote them. Raises LaunchError, PtxError and UnsupportedError as a launch
+    does.
 
     Example:
         >>> found = budget(GemmConfig(4096, 4096, 4096, tile=(128, 256, 64), stages=5))
         >>> found.fits, found.over("smem"), found.fallbacks[0].change
-        (False, 23552, 'stages = 4')
+        (False, 22528, 'tile = (128, 192, 64)')
     """
     if isinstance(what, GemmConfig):
         return gemm_budget(what, arch.load(gpu or "b200"))
@@ -62,9 +61,9 @@ def _launch_budget(launch: LaunchFile, gpu: arch.Gpu, snapshot: TmemSnapshot | N
     cut = sections(executable.entry)
     asked = allocations(reached)
     taken = observed(snapshot) if snapshot else _asked(asked)
-    most = shape.max_registers
-    said = None if most else assembled(program.source.text, program.target, launch.entry, ptxas)
-    at_launch = _at_launch(most, said, cut, gpu)
+    said = assembled(program.source.text, program.target, launch.entry, ptxas)
+    declared = min(shape.max_registers or 0, gpu.max_registers_per_thread)
+    at_launch = _at_launch(declared, said, cut, _most_registers(shape.block, gpu))
     rows = (*taken, *_smem(executable, launch, gpu), at_launch, *_set(cut, gpu))
     found = Budget(f"{launch.entry} of {launch.module.name}", gpu.title, rows, limits_of(gpu), 0, "")
     ctas, bound = resident_ctas(
@@ -74,8 +73,11 @@ def _launch_budget(launch: LaunchFile, gpu: arch.Gpu, snapshot: TmemSnapshot | N
         threads=math.prod(shape.block),
         registers=at_launch.amount,
     )
+    if bound == "registers" and at_launch.tag == "ASSUMED":
+        bound = "registers (ASSUMED)"
     problems = () if ctas else (*overruns(rows, gpu), *_too_many(at_launch, shape.block, gpu))
-    advice = (*_waiting(found), *_crowded(cut, gpu), *_spilled(said), wider_loads(column_loads(reached)))
+    spills = _spilled(said) if said else _crowded(cut, gpu)
+    advice = (*_waiting(found), *spills, wider_loads(column_loads(reached)))
     return Budget(
         found.title, found.gpu, rows, found.limits, ctas, bound, problems, advice=tuple(filter(None, advice))
     )
@@ -124,17 +126,23 @@ def _boxes(launch: LaunchFile) -> str:
     return f"bytes of one box: {', '.join(boxes)}" if boxes else ""
 
 
-def _at_launch(maxnreg: int | None, said: Assembled | None, cut: tuple[Section, ...], gpu: arch.Gpu) -> Row:
-    """Return the registers that each thread has when the kernel starts."""
-    if maxnreg:
-        most = min(maxnreg, gpu.max_registers_per_thread)
-        return Row("registers", "at the launch", most, note=f".maxnreg {maxnreg}")
+def _most_registers(block: tuple[int, ...], gpu: arch.Gpu) -> int:
+    """Return how many registers a thread can have for a block to start at all."""
+    step = gpu.register_granule_per_warp // gpu.warp_lanes
+    warps = -(-math.prod(block) // gpu.warp_lanes)
+    return min(gpu.max_registers_per_thread, gpu.registers_per_sm // (warps * gpu.warp_lanes * step) * step)
+
+
+def _at_launch(declared: int, said: Assembled | None, cut: tuple[Section, ...], most: int) -> Row:
+    """Return the registers that each thread has when the kernel starts; an estimate is at most `most`."""
+    if declared:
+        return Row("registers", "at the launch", declared, note=".maxnreg")
     if said is not None:
         note = f"ptxas {said.version} -v"
         return Row("registers", "at the launch", said.registers, "MEASURED", note)
     first = max(cut, key=lambda section: section.live) if all(s.count is None for s in cut) else cut[0]
-    note = f"alive at line {first.live_line}, the most; ptxas may take more"
-    return Row("registers", "at the launch", first.live, "ASSUMED", note)
+    note = f"{first.live} alive at line {first.live_line}, the most; ptxas may take more or fewer"
+    return Row("registers", "at the launch", min(first.live, most), "ASSUMED", note)
 
 
 def _set(cut: tuple[Section, ...], gpu: arch.Gpu) -> Iterator[Row]:
@@ -169,13 +177,14 @@ def _waiting(found: Budget) -> Iterator[str]:
 def _crowded(cut: tuple[Section, ...], gpu: arch.Gpu) -> Iterator[str]:
     for section in cut:
         limit = min(section.count or gpu.max_registers_per_thread, gpu.max_registers_per_thread)
-        if section.live >= limit + _SURE:
+        if section.live > limit:
+            more = "" if section.count is None else ", or set more"
             yield (
-                f"line {section.live_line} keeps {section.live} registers alive, {limit} can be (ASSUMED): "
-                f"some {section.live - limit} spill; read fewer columns at once"
+                f"line {section.live_line} keeps {section.live} registers alive, {limit} can be: unless "
+                f"ptxas finds a better order, some spill (ASSUMED); read fewer columns at once{more}"
             )
 
 
-def _spilled(said: Assembled | None) -> Iterator[str]:
-    if said is not None and said.spilled_bytes:
+def _spilled(said: Assembled) -> Iterator[str]:
+    if said.spilled_bytes:
         yield f"{said.spilled_bytes} bytes of a thread spill (ptxas {said.version} -v)"

@@ -199,7 +199,8 @@ def fix_launch(path: Path, **options: Any) -> Fixed:
 
 def attempt(path: Path, text: str, **options: Any) -> Outcome:
     """Run a launch file with another text for its module; DrywellError when that cannot be run at all."""
-    launch = replace(read_launch_file(path), module=load(text))
+    launch = read_launch_file(path)
+    launch = replace(launch, module=load(text, launch.module.name))
     try:
         result, _ = launch.run(**options)
     except DrywellError as error:

@@ -52,9 +52,9 @@ class Module:
         return Kernel(self, name)
 
 
-def _read(source: str | Path) -> Source:
+def _read(source: str | Path, name: str) -> Source:
     if isinstance(source, str) and ("\n" in source or ".version" in source):
-        return Source("<string>", source)
+        return Source(name, source)
     path = Path(source)
     try:
         return Source(path.name, path.read_text(encoding="utf-8"))
@@ -84,13 +84,15 @@ def _target_diagnostics(program: Program) -> tuple[Diagnostic, ...]:
     return (Diagnostic("E0315", message, Span(program.source.name, line, 1, 7), hint="compile for sm_100a"),)
 
 
-def check(source: str | Path) -> tuple[Program | None, tuple[Diagnostic, ...], Source]:
-    """Read and resolve a PTX file or text and return the program (None when it cannot be parsed), all
-    diagnostics, and the source.
+def check(
+    source: str | Path, name: str = "<string>"
+) -> tuple[Program | None, tuple[Diagnostic, ...], Source]:
+    """Read and resolve a PTX file or text, called `name`, and return the program (None when it cannot be
+    parsed), all diagnostics, and the source.
     """
     from drywell.ptx import parse
 
-    text = _read(source)
+    text = _read(source, name)
     tree, problems = parse(text)
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, text
@@ -104,8 +106,8 @@ def _declared(text: Source) -> Source:
     return text
 
 
-def load(source: str | Path) -> Module:
-    """Load a PTX module from a file (or from its text).
+def load(source: str | Path, name: str = "<string>") -> Module:
+    """Load a PTX module from a file (or from its text, which messages call `name`).
 
     Raises PtxError with `.diagnostics` (all of them) when it cannot be read or is not legal, LaunchError
     when there is no such file.
@@ -113,7 +115,7 @@ def load(source: str | Path) -> Module:
     >>> load(".version 9.0\\n.target sm_100a\\n.address_size 64\\n.visible .entry k() { ret; }").entries
     ('k',)
     """
-    program, diagnostics, text = check(source)
+    program, diagnostics, text = check(source, name)
     if program is None or any(d.severity is Severity.ERROR for d in diagnostics):
         raise PtxError(diagnostics, text)
     return Module(program)

@@ -188,9 +188,11 @@ def _base(m: Warp, what: str, shape: str, taddr: int, num_cols: int) -> tuple[in
     lane = tmem.lane_of(m, taddr)
     rows = SHAPES[shape].num_rows
     if lane % rows:
+        field = decode(taddr)[0]
+        counted = "" if field == lane else f" (lane field {field}, counted from the first of warp {m.index})"
         m.fault(
             "TMEM-LANE-WINDOW",
-            f"{what} at 0x{taddr:08x} starts at lane {lane}; its {rows} lanes must start at a"
+            f"{what} at 0x{taddr:08x} starts at lane {lane}{counted}; its {rows} lanes must start at a"
             f" multiple of {rows}",
             hint=f"use a lane field of {lane - lane % rows}",
         )

@@ -229,7 +229,7 @@ def wider_loads(counts: dict[int, int]) -> str:
     is nothing to gain.
 
     >>> wider_loads({1: 256})
-    '256 tcgen05.ld of .x1 read what 8 of .x32 do, each waits some 200 cycles'
+    '256 tcgen05.ld of .x1 read what 8 of .x32 do'
     >>> wider_loads({32: 8}), wider_loads({1: 1})
     ('', '')
     """
@@ -237,10 +237,10 @@ def wider_loads(counts: dict[int, int]) -> str:
     cols = sum(width * n for width, n in narrow.items())
     width = min(MOST_LD_COLS, 1 << max(0, cols.bit_length() - 1))
     fewer = -(-cols // width)
-    if fewer >= sum(narrow.values()):
+    if not narrow or 2 * fewer > sum(narrow.values()):
         return ""
     was = " and ".join(f"{n} tcgen05.ld of .x{w}" for w, n in sorted(narrow.items()))
-    return f"{was} read what {fewer} of .x{width} do, each waits some 200 cycles"
+    return f"{was} read what {fewer} of .x{width} do"
 
 
 def _check(regions: Sequence[Region]) -> None:

@@ -19,9 +19,9 @@ _LANE_WARPS = 4
 
 @record
 class Subtile:
-    """An epilogue that takes `cols` columns at a time: how often each warp does so for one tile, the registers
-    of its threads, the bytes of shared memory that C takes, the most stages that fit beside them (0: none), and
-    the speed predicted with these stages.
+    """An epilogue that takes `cols` columns at a time: how often each warp does so for one tile, the
+    registers of its threads, the bytes of shared memory that C takes, the most stages that fit beside them
+    (0: none), and the speed predicted with these stages.
     """
 
     cols: int

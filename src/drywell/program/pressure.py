@@ -3,7 +3,7 @@
 Counted in 32-bit registers: 64-bit ones are two, 128-bit ones four, narrower ones one; predicates have
 registers of their own. An assembler moves code and keeps addresses instead of computing them twice, so the
 count is an estimate (ASSUMED) of what it takes: of the kernels in tests/unit/program/test_pressure.py, ptxas
-13.0.88 takes 0.6 to 1.3 times as many.
+13.0.88 takes 0.6 to 1.5 times as many.
 """
 
 from __future__ import annotations

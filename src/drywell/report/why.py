@@ -105,7 +105,8 @@ class _Teller:
         if len(products) > 1:
             first = products[-1]
             lines = ", ".join(map(str, sorted({hop.span.line for hop in products})))
-            text = f"the last of {len(products)} products added up here (line {lines})"
+            noun = "lines" if "," in lines else "line"
+            text = f"the last of {len(products)} products added up here ({noun} {lines})"
             self.out.append(Shown(0, depth, f"{text}, the first at {first.moment:,}"))
         for role, hops in _operands(last).items():
             count = f", {counted(len(hops), 'stretch', 'stretches')} here" if len(hops) > 1 else ""

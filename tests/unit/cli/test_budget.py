@@ -16,7 +16,7 @@ def test_a_budget_is_printed_by_owner(drywell: Callable[..., Any], folder: Path)
     assert "  Tensor Memory: 0 of 512 columns" in lines
     assert "  shared memory: 1024 of 233472 bytes" in lines
     # i and the address after the parameter is read, then the value beside the address
-    assert any(line.startswith("    at the launch        3  ASSUMED; alive at line") for line in lines)
+    assert any(line.startswith("    at the launch        3  ASSUMED; 3 alive at line") for line in lines)
     assert "  an SM holds 32 of its CTAs at once, bounded by warps" in lines
 
 

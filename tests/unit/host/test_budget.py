@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 from pathlib import Path
 
 import pytest
@@ -71,22 +73,22 @@ def test_a_run_with_a_in_tensor_memory_takes_the_columns_of_its_plan() -> None:
 
 
 def test_registers_come_from_maxnreg_and_setmaxnreg_by_role() -> None:
-    found = budget(GLUON / "tc_ws_matmul_bf16.toml")
+    found = budget(GLUON / "tc_ws_matmul_bf16.toml", ptxas="no-such-assembler")
     rows = [row for row in found.rows if row.resource == "registers"]
-    assert ("at the launch", 255, ".maxnreg 256") == (rows[0].owner, rows[0].amount, rows[0].note)
+    assert ("at the launch", 255, ".maxnreg") == (rows[0].owner, rows[0].amount, rows[0].note)
     assert [255, 24] == [row.amount for row in rows[1:]]
     assert ["setmaxnreg at line 72", "setmaxnreg at line 660"] == [
         row.owner.split(",")[0] for row in rows[1:]
     ]
     # x128 and x128 again are read before the first is used: 256 registers and what they are addressed with
-    assert any("registers alive, 255 can be (ASSUMED)" in line for line in found.advice)
+    assert any("registers alive, 255 can be" in line for line in found.advice)
 
 
 def test_without_an_assembler_the_estimate_says_that_it_is_one() -> None:
     found = budget(DEMO, ptxas="no-such-assembler")
     (row,) = (row for row in found.rows if row.resource == "registers")
     assert "ASSUMED" == row.tag
-    assert "ASSUMED; alive at line" in found.text
+    assert "ASSUMED; 65 alive at line 576" in found.text  # ptxas 13.0.88 takes 69
 
 
 ASSEMBLER = """#!/bin/sh
@@ -134,6 +136,23 @@ def test_narrow_loads_are_advised_against(tmp_path: Path) -> None:
     found = budget(tmp_path / "narrow.toml", ptxas="no-such-assembler")
     assert any("256 tcgen05.ld of .x1 read what 8 of .x32 do" in line for line in found.advice)
     assert {"slot": 4, "the system's": 1024} == amounts(found, "smem")
+
+
+def test_an_estimate_never_says_that_a_launch_does_not_fit() -> None:
+    found = budget(ROOT / "tests/corpus/triton/flash_fwd_causal.toml", ptxas="no-such-assembler")
+    (row,) = (row for row in found.rows if row.resource == "registers")
+    assert row.note.startswith("263 alive") and 255 == row.amount  # ptxas 13.0.88 takes 179
+    assert found.fits and (1, "Tensor Memory") == (found.ctas_per_sm, found.bound)
+
+
+def test_an_estimate_that_bounds_the_ctas_says_so() -> None:
+    found = budget(ROOT / "tests/corpus/triton/row_softmax.toml", ptxas="no-such-assembler")
+    assert "registers (ASSUMED)" == found.bound
+
+
+def test_the_example_of_the_docstring_holds() -> None:
+    results = doctest.testmod(importlib.import_module("drywell.host.budget"))
+    assert (0, 2) == (results.failed, results.attempted)
 
 
 def test_too_many_registers_for_one_cta_are_told(tmp_path: Path) -> None:

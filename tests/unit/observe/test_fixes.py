@@ -21,6 +21,7 @@ REPAIRED = (
     ("exit-with-pending/a_store_in_no_group", "EXIT-WITH-PENDING"),
     ("exit-with-pending/a_store_still_reads", "EXIT-WITH-PENDING"),
     ("expect-no-arrive/expect_tx_alone", "EXPECT-NO-ARRIVE"),
+    ("expect-tx-mismatch/half_the_bytes", "EXPECT-TX-MISMATCH"),
     ("expect-tx-mismatch/twice_the_bytes", "EXPECT-TX-MISMATCH"),
     ("fence-after-missing/strict_asks_for_it", "FENCE-AFTER-MISSING"),
     ("fence-before-missing/arrives_without_fence", "FENCE-BEFORE-MISSING"),

@@ -128,6 +128,7 @@ def test_b084_256_loads_of_one_column_become_8_of_32() -> None:
     assert wider_loads({1: 256}).startswith("256 tcgen05.ld of .x1 read what 8 of .x32 do")
     assert "" == wider_loads({32: 8})
     assert "" == wider_loads({1: 1, 32: 4})
+    assert "" == wider_loads({8: 3})  # two of x16: little is gained
     assert wider_loads({8: 4}).startswith("4 tcgen05.ld of .x8 read what 1 of .x32 do")
 
 

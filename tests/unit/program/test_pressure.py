@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 import drywell
 from drywell.program.demand import allocations, column_loads
 from drywell.program.module import Function
@@ -112,3 +116,26 @@ def test_loads_are_counted_by_width_in_the_block_that_has_most() -> None:
     one = "  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%b}, [%a];\n"
     code = function(f"  mov.u32 %a, 0;\n{one}  bra next;\nnext:\n{one * 3}  ret;")
     assert {1: 3} == column_loads([code])
+
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+
+# what ptxas 13.0.88 -v -arch=sm_100a takes, with the text's .version set to 9.0
+MEASURED = {
+    "gluon/tc_tile_f8": 170,
+    "gluon/tc_tmem_a_f16": 134,
+    "tilelang/gemm_ws_bf16": 136,
+    "nvcc_ours/ours_gemm": 40,
+    "nvcc_ours/ours_persistent": 44,
+    "cute_dsl_ours/gemm_f16_128x128x64": 136,
+    "triton/flash_fwd_causal": 179,
+    "triton/matmul_ptr_f16": 159,
+    "triton/row_softmax": 80,
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_an_assembler_takes_about_as_many_as_are_alive(name: str) -> None:
+    program = drywell.load(CORPUS / f"{name}.ptx").program
+    alive = max(max(live_registers(program.functions[entry])) for entry in program.entries)
+    assert 0.6 < MEASURED[name] / alive < 1.5

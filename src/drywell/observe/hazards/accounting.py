@@ -366,11 +366,14 @@ def _edits(rule: str, said: Sequence[BarrierChanged], total: int) -> tuple[Edit,
 
 
 def _expecting(said: Sequence[BarrierChanged], total: int) -> tuple[Edit, ...]:
-    """Return the edit that lets one instruction, which alone expects bytes, expect `total` in all."""
+    """Return the edits that let one instruction, which alone expects bytes, expect `total` in all: in the
+    number it gives, or for the register.
+    """
     one = {(e.span, e.amount) for e in said}
     if len(one) != 1 or not total or total % len(said):
         return ()
-    return (Edit("replace", said[0].span, str(total // len(said)), str(said[0].amount)),)
+    span, each = said[0].span, str(total // len(said))
+    return Edit("replace", span, each, str(said[0].amount)), Edit("operand", span, each)
 
 
 _CAUSES: tuple[Callable[[Accounting, Life], bool], ...] = (

@@ -22,6 +22,7 @@ from drywell.base.events import (
     Issued,
     RegisterOverwritten,
     Retired,
+    Stuck,
     TmemAllocated,
 )
 from drywell.base.span import Span
@@ -96,6 +97,8 @@ class TensorMemoryRules:
                 self._cluster_of[event.cta], self._rank_of[event.cta] = event.cluster, event.rank
             case CtaExited():
                 self._exited(event.cta)
+            case Stuck():
+                self._stuck(event)
 
     def finish(self) -> None:
         """Report reads of fresh cells and accumulators that were freed unread, but for those that raced:
@@ -214,6 +217,22 @@ class TensorMemoryRules:
                 hint="put tcgen05.commit behind it and wait on its mbarrier before the columns are freed",
                 operations=(op.span,),
             )
+
+    def _stuck(self, event: Stuck) -> None:
+        """Note what a thread that waits for ever has issued and not committed: others may wait for that."""
+        for (cta, warp, lane, _), op in self._uncommitted.items():
+            if (cta, warp) == (event.agent.cta, event.agent.warp) and lane in event.lanes:
+                self.findings.report(
+                    "COMMIT-MISSING",
+                    f"tcgen05.{op.what} has no tcgen05.commit behind it when its thread waits for ever (line"
+                    f" {event.span.line}): no mbarrier tells that it is over",
+                    op.span,
+                    cta=cta,
+                    warp=warp,
+                    lanes=op.lanes,
+                    hint=f"put tcgen05.commit behind line {op.span.line}, to the mbarrier others wait on",
+                    severity=Severity.NOTE,
+                )
 
     def _is_followed(self, op: Operation) -> bool:
         """Say whether an operation of another thread, in line behind `op`, has been committed."""
