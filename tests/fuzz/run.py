@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import platform
 import sys
 import time
@@ -58,8 +59,11 @@ class Tally:
 
 
 def _work(sender: Connection, seed: int, engine: str, is_quick: bool, todo: list[int]) -> None:
-    """Judge programs, telling of each before and after."""
+    """Judge programs, telling of each before and after, as long as there is somebody to tell."""
+    parent = os.getppid()
     for number in todo:
+        if os.getppid() != parent:
+            return
         sender.send((number, None, None))
         made = program(seed, number)
         sender.send((number, judge(made, engine, ways_of(number, is_quick)), forms_in(made.text())))

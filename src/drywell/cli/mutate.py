@@ -39,11 +39,11 @@ def mutate(
 
     try:
         found = all_mutants(launch_file)
+        if show is not None and not 0 <= show < len(found):
+            raise click.UsageError(f"--show {show}: there are {len(found)} mutants, 0 to {len(found) - 1}")
         if show is not None:
-            click.echo(
-                found[show].text if 0 <= show < len(found) else f"there are {len(found)} mutants", nl=False
-            )
-            return 0 if 0 <= show < len(found) else 2
+            click.echo(found[show].text, nl=False)
+            return 0
         chosen = sampled(found, sample, seed)
         if only_lists:
             for mutant in chosen:

@@ -247,7 +247,7 @@ def _missing(memory: Any, offset: int, sites: tuple[Arrival, ...]) -> list[Arriv
     if ledger is None:
         return candidates
     word = decode(int(memory.words[offset >> 3]))
-    wanted = [s for s in candidates if (word.tx != 0 if s.is_completion else word.pending != 0)]
+    wanted = [s for s in candidates if (word.tx > 0 if s.is_completion else word.pending or word.tx < 0)]
     seen = {e.span.line for e in ledger.current}
     return [s for s in wanted if s.span.line not in seen] or wanted
 

@@ -14,7 +14,7 @@ from drywell.report.text import Line, Lines, Piece, counted, dims
 
 MOST_PRINTED_LINES = 200
 MOST_EXPRESSION = 60
-"""Characters of an expected value's expression that are repeated beside the comparison."""
+"""Characters of an expected value's expression that is repeated beside the comparison."""
 
 VERDICTS: Mapping[str, tuple[str, str]] = {
     "clean": ("bold green", "it ran to its end, and the checker found no error"),
@@ -126,7 +126,7 @@ def comparison_lines(comparison: Comparison, expression: str = "", is_explained:
 
 def _shortened(expression: str) -> str:
     words = " ".join(expression.split())
-    return words if len(words) <= MOST_EXPRESSION else words[: MOST_EXPRESSION - 3] + "..."
+    return words if len(words) <= MOST_EXPRESSION else "what is expected"
 
 
 def verdict_line(verdict: str, findings: Sequence[Finding] = ()) -> Line:

@@ -117,4 +117,5 @@ mbarrier.arrive.shared::cta.b64 _, [bar];
 ret;"""
     text = report(body, block=64)
     said = text.splitlines()[-1]
-    assert said.startswith("  hint: nothing has come to any of these mbarriers: if line 13 or 17 is the first wait")
+    hint = "  hint: nothing has come to any of these mbarriers: if line 13 or 17 is the first wait"
+    assert said.startswith(hint)

@@ -131,6 +131,7 @@ def test_a_comparison_says_how_it_is_right_or_where_it_is_wrong() -> None:
         plain(comparison_lines(Compared(0, False)))
         == "  ok     C: all 4,096 elements agree (largest error 3.5)\n"
     )
+    assert "agree with what is expected (" in plain(comparison_lines(Compared(0, False), "A + " * 20 + "B"))
     assert plain(comparison_lines(Compared(12, True))) == (
         "  WRONG  C: 12 of 4,096 elements do not agree\n"
         "         the first is C[3,5] = 1.5, expected -2; the largest error is 3.5\n"

@@ -203,7 +203,7 @@ class Accounting:
         self._found(
             "EXPECT-NO-ARRIVE",
             life,
-            f"{why}: {life.pending} arrivals are missing",
+            f"{why}: {life.pending} arrival{'s are' if life.pending > 1 else ' is'} missing",
             said,
             came if said is not came else [],
             "use mbarrier.arrive.expect_tx, which does both",
@@ -232,7 +232,8 @@ class Accounting:
 
     def mismatch(self, life: Life) -> bool:
         """The bytes expected are not those that came."""
-        said = [e for e in life.entries if e.what in _BYTES and expected_by(e)]
+        telling = [e for e in life.entries if e.what in _BYTES]
+        said = [e for e in telling if expected_by(e)] or [e for e in telling if life.tx_bytes < 0]
         if not life.tx_bytes or not said:
             return False
         came = completions(life)

@@ -247,7 +247,9 @@ _TMEM: dict[tuple[str, str], Callable[[Conflict], Name]] = {
 
 def _memory(conflict: Conflict) -> Name:
     earlier, later = conflict.earlier, conflict.later
-    if any(r.is_slot or (r.replaced is not None and r.replaced.is_slot) for r in (earlier, later)):
+    pair = ((earlier, later), (later, earlier))
+    lost = [one.replaced for one, other in pair if not other.is_operation]  # a thread may come for an address
+    if any(record is not None and record.is_slot for record in (earlier, later, *lost)):
         return Name(
             "TMEM-ADDR-RACE",
             "tcgen05.alloc stores the address as a weak write of its warp",
@@ -272,8 +274,8 @@ def _race(conflict: Conflict) -> Name:
         return Name(
             "MEM-RACE",
             "nothing orders the two copies",
-            f"before line {later.span.line} wait until line {earlier.span.line} has landed (the mbarrier that"
-            " its bytes complete on) and its readers are done",
+            f"before line {later.span.line} wait until line {earlier.span.line} has landed"
+            f" ({_end_of(earlier)}) and its readers are done",
         )
     is_guess = (earlier.is_atomic and not later.is_write) or (later.is_atomic and not earlier.is_write)
     is_guess = is_guess and not (earlier.is_operation or later.is_operation)
@@ -330,12 +332,18 @@ def _is_bulk_write(record: Record) -> bool:
 
 def _read_early(conflict: Conflict) -> Name:
     earlier, later = conflict.earlier, conflict.later
-    what = "cp.async.wait_group" if earlier.unit == "cp_async" else "the mbarrier that its bytes complete on"
+    verb = "put" if earlier.unit == "cp_async" else "wait on"
+    then = ", in the threads that copy, and a barrier behind it," if earlier.unit == "cp_async" else ""
     return Name(
         "TMA-READ-EARLY",
-        f"the end of the copy is seen through {what}",
-        f"wait on {what} before line {later.span.line}",
+        f"the end of the copy is seen through {_end_of(earlier)}",
+        f"{verb} {_end_of(earlier)}{then} before line {later.span.line}",
     )
+
+
+def _end_of(copy: Record) -> str:
+    """Name what tells that a copy into shared memory has landed."""
+    return "cp.async.wait_group" if copy.unit == "cp_async" else "the mbarrier that its bytes complete on"
 
 
 def _is_far_load(record: Record) -> bool:

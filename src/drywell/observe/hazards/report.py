@@ -23,6 +23,8 @@ _DEPTHS = {
     "PAIR-TX-MULTIPLIER": -1,
     "COMMIT-NO-MMA": -1,
     "COMMIT-GROUP-MISMATCH": -1,
+    "ST-NOT-WAITED": -1,
+    "MEM-RACE": 1,
     "COMMIT-MISSING": 1,
     "FREE-BEFORE-DONE": 2,
     "PAIR-DEALLOC-EARLY": 2,
@@ -31,7 +33,7 @@ _DEPTHS = {
 }
 """Of the findings about one operation that is not known to be over, those of higher numbers follow from the
 one of the lowest. Rules of order have 0: below them are commits and bytes that should have covered the
-operation, above them what ends before it.
+operation, above them what is written over it or ends before it.
 """
 _PREFIXES = {"tensor": "tcgen05.", "tmem_ld": "tcgen05.", "tmem_st": "tcgen05.", "tma": "TMA "}
 """What stands before the name of an operation, by the unit that carries it out."""
@@ -81,7 +83,7 @@ class Findings:
             return
         record = details.get("other_party")
         self.operations[key] = details.get("operations", ())
-        if record is not None and record.is_operation and cta is not None and warp is not None:
+        if record is not None and self.operations[key] and cta is not None and warp is not None:
             self.questions[key] = self.ends.ask(record, cta, warp)
         self.found[key] = Finding(
             rule,
