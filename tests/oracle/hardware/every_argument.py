@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import ctypes
 import datetime
 import functools
 import hashlib
@@ -128,8 +129,8 @@ done:
 
 
 @functools.cache
-def _function(form: str) -> tuple[Any, Any]:
-    """Compile a form's declaration as a loop over rows of 32 lanes; return it and what keeps it alive."""
+def _code(form: str) -> Any:
+    """Compile a form's declaration as a loop over rows of 32 lanes."""
     found = decode(tuple(form.split(".")))
     assert not isinstance(found, Mismatch), found
     declaration, mods = found
@@ -141,14 +142,14 @@ def _function(form: str) -> tuple[Any, Any]:
     w.do(f"store {vector(kind.bits)} {result.text}, ptr %result, align 2")
     entry, body = "\n".join(w.entry), "\n".join(w.lines)
     module.functions["sweep"] = _LOOP.format(entry=entry, body=body, row_bytes=4 * kind.bits)
-    function, alive, _ = jit.compile_module(module, "sweep", 3)
-    return function, alive
+    return jit.compile_module(module, ["sweep"], 3)
 
 
 def compiled(form: str, codes: Any) -> Any:
     """Return what compiled code gives for codes, a multiple of 32."""
     out = np.empty_like(codes)
-    _function(form)[0](codes.ctypes.data, out.ctypes.data, codes.size // 32)
+    sweep = _code(form).function("sweep", *[ctypes.c_void_p] * 3)
+    sweep(codes.ctypes.data, out.ctypes.data, codes.size // 32)
     return out
 
 
