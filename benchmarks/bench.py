@@ -199,8 +199,11 @@ print(time.process_time() - ready)
 
 
 def _start(text: str, cache: str) -> float:
-    """Return the CPU seconds from the text of a kernel to its result, in a new process."""
-    environment = {**os.environ, "DRYWELL_CACHE": cache}
+    """Return the CPU seconds from the text of a kernel to its result, in a new process, which finds Python's
+    bytecode as that of an installed package is found.
+    """
+    environment = {**os.environ, "DRYWELL_CACHE": cache, "PYTHONPYCACHEPREFIX": f"{cache}/bytecode"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-c", _START]
     done = subprocess.run(command, input=text, env=environment, capture_output=True, text=True, check=True)
     return float(done.stdout)

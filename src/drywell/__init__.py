@@ -9,10 +9,11 @@ Everything else is imported when it is first used, so that `import drywell` cost
 from __future__ import annotations
 
 from importlib import import_module
+from time import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from drywell import examples
+    from drywell import examples, layout
     from drywell.base.diagnostic import Diagnostic, Finding, Severity
     from drywell.base.errors import (
         BudgetError,
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
     from drywell.host.result import Result
     from drywell.host.tensor_maps import tensor_map
     from drywell.host.why import why
+    from drywell.layout.atoms import (
+        accumulator,
+        copied,
+        fragment,
+        scale_factors,
+        smem_matrix,
+        tmem_operand,
+    )
+    from drywell.layout.match import check_match
+    from drywell.layout.named import parse_layout
     from drywell.observe.provenance import Why
     from drywell.plan.budget import Budget
     from drywell.plan.gemm import Prediction, predict
@@ -40,6 +51,9 @@ if TYPE_CHECKING:
     from drywell.report.explain import Explanation, explain
 
 __version__ = "0.1.0"
+
+BEGAN = time()
+"""When this process began to import Drywell."""
 
 _HOMES = {
     "load": "host.module",
@@ -55,6 +69,14 @@ _HOMES = {
     "Why": "observe.provenance",
     "budget": "host.budget",
     "Budget": "plan.budget",
+    "parse_layout": "layout.named",
+    "check_match": "layout.match",
+    "fragment": "layout.atoms",
+    "accumulator": "layout.atoms",
+    "tmem_operand": "layout.atoms",
+    "scale_factors": "layout.atoms",
+    "smem_matrix": "layout.atoms",
+    "copied": "layout.atoms",
     "compare_with_hopper": "plan.hopper",
     "HopperComparison": "plan.hopper",
     "predict": "plan.gemm",
@@ -99,24 +121,33 @@ __all__ = [
     "Span",
     "UnsupportedError",
     "Why",
+    "accumulator",
     "budget",
+    "check_match",
     "compare_with_hopper",
+    "copied",
     "examples",
     "explain",
+    "fragment",
     "launch",
+    "layout",
     "load",
     "packed",
+    "parse_layout",
     "predict",
     "read_launch_file",
+    "scale_factors",
+    "smem_matrix",
     "tensor_map",
+    "tmem_operand",
     "why",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its room at its first use."""
-    if name == "examples":
-        return import_module("drywell.examples")
+    if name in ("examples", "layout"):
+        return import_module(f"drywell.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'drywell' has no attribute '{name}'")

@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from drywell.isa.declare import Declaration
-from fuzz.drawing import Draw, numbered
+from fuzz.books import Options, numbered
+from fuzz.drawing import Draw
 from fuzz.products import product, tile_copy
 from fuzz.scope import Shape
-from fuzz.spellings import spellings
 from fuzz.statements import Body, Group, lines
 from fuzz.tensor_memory import allocated, freed, own_lanes, registers
 from fuzz.together import begun, ended, expected, waiting
@@ -135,7 +134,7 @@ def prefetches(draw: Draw, shape: Shape, body: Body) -> Group:
 
 
 @cache
-def _moves(verb: str) -> tuple[tuple[int, Declaration], ...]:
+def _moves(verb: str) -> Options:
     return tuple((n, d) for n, d in numbered() if d.syntax.startswith(f"tcgen05.{verb}.sync"))
 
 
@@ -143,14 +142,13 @@ def _move(draw: Draw, verb: str, most: int) -> str:
     """Return a load or a store of Tensor Memory over at most so many registers."""
     count = most + 1
     while count > most:
-        number, declaration = draw.one(_moves(verb))
-        mods = draw.one(spellings(number))
-        op = declaration.operand_type("r", mods)
+        form = draw.form(_moves(verb))
+        op = form.declaration.operand_type("r", form.mods)
         count = 1 if op is None or op.count is None else op.count
     given: dict[str, str | None] = {"taddr": "%y2", "r": registers(count)}
-    if "immHalfSplitoff" in declaration.types:
+    if "immHalfSplitoff" in form.declaration.types:
         given["immHalfSplitoff"] = "64"
-    return draw.instruction(declaration, mods, given)
+    return draw.instruction(form, given)
 
 
 def cells(draw: Draw, shape: Shape, body: Body) -> Group:

@@ -111,13 +111,14 @@ def branch(author: Author, place: Place) -> Group:
 
 
 def loop(author: Author, place: Place) -> Group:
-    """Draw a counted loop, whose lanes may leave it at different times."""
+    """Draw a counted loop, whose lanes may leave it at different times; one inside of another is short."""
     draw, label, d = author.draw, author.draw.name("L"), place.depth
     is_uniform = draw.chance(0.5)
     inner = place.inside("cluster" if is_uniform else "lanes", is_looped=True)
-    trips = f"mov.u32 %n{d}, {draw.below(5) + 1};"
+    trips = f"mov.u32 %n{d}, {draw.below(2 if place.is_looped else 4) + 1};"
     if not is_uniform:
-        trips = f"and.b32 %n{d}, {draw.one(('%t', draw.register(32)))}, {draw.one((1, 3, 7))};"
+        most = 1 if place.is_looped else draw.one((1, 3, 3, 7))
+        trips = f"and.b32 %n{d}, {draw.one(('%t', draw.register(32)))}, {most};"
     leaves = f"@{draw.register(1)} bra {label}_;" if not is_uniform and draw.chance(0.3) else ""
     body = author.body(inner, 5)
     counts = lines(f"add.u32 %k{d}, %k{d}, 1;", f"setp.lt.u32 %z0, %k{d}, %n{d};")
@@ -194,7 +195,7 @@ KINDS = (
     Kind(_simple(values.carries), 0.7),
     Kind(_simple(values.idle), 0.5),
     Kind(_simple(memory.plain), 5),
-    Kind(_simple(memory.atomic), 1.5),
+    Kind(_simple(memory.atomic), 1),
     Kind(_simple(memory.hint), 0.4),
     Kind(_simple(memory.later), 0.2),
     Kind(_simple(memory.clearing), 0.2),

@@ -11,15 +11,23 @@ from typing import Any
 
 from drywell.base.errors import PtxError
 from drywell.host.launch import Module, load
-from fuzz.comparison import CHECKED, EAGER, LAZY, SEEDED, Seen, Way, differences, run_program
+from fuzz.comparison import EAGER, LAZY, Seen, Way, differences, run_program
 from fuzz.programs import Program
 from fuzz.scope import Shape
 
-CHECK_EVERY = 8
-OFTEN = (EAGER, Way(data=1), LAZY, SEEDED, Way(seed=4, data=2))
-SELDOM = (CHECKED, Way(seed=5, check="ptx", data=1))
-QUICK = ((EAGER, Way(data=1), Way(data=2)), (SEEDED, LAZY, Way(seed=4, data=1), Way(seed=5, data=2)), SELDOM)
-"""Ways that need the same code: to compile is what takes the time."""
+MORE: tuple[tuple[Way, ...], ...] = (
+    (Way(check="ptx", data=2),),
+    (LAZY,),
+    (),
+    (Way("lazy", data=1),),
+    (Way(seed=5, check="ptx"),),
+    (),
+    (Way(data=2),),
+    (),
+)
+"""How program after program is run besides with the eager schedule and a seed, in turns; the first of a turn
+has several CTAs (programs.CHECKED_EVERY).
+"""
 PATIENCE_S = 120
 MOST_TRIALS = 1500
 
@@ -37,11 +45,9 @@ class Verdict:
         return frozenset(d.split(":")[0] for d in self.differences)
 
 
-def ways_of(number: int, is_quick: bool = False) -> tuple[Way, ...]:
-    """Return the ways to run program `number`, of a quick campaign only those that need the same code."""
-    if is_quick:
-        return QUICK[(0, 1, 0, 1, 0, 2)[number % 6]]
-    return OFTEN if number % CHECK_EVERY else OFTEN + SELDOM
+def ways_of(number: int) -> tuple[Way, ...]:
+    """Return the ways to run program `number`: the eager schedule, a seed, and one more."""
+    return (EAGER, Way(seed=number, data=1), *MORE[number % len(MORE)])
 
 
 def judge(made: Program, engine: str, ways: Sequence[Way]) -> Verdict:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from drywell.base.dtypes import TYPES
 from drywell.isa.declare import NON_VALUE_TYPES, Declaration, Mods, Op, Operand
-from drywell.isa.registry import declarations
-from fuzz.spellings import is_here, spellings
+from fuzz.books import NUM_FORMS, Book, Form, Options, drawn_form
 from unit.engine.lane_cases import edges
 
 T = TypeVar("T")
@@ -18,7 +16,7 @@ T = TypeVar("T")
 REGISTERS = {1: "%p", 8: "%b", 16: "%h", 32: "%r", 64: "%d", 128: "%q"}
 """The prefix of the registers that hold values, by their bits."""
 NUM_REGISTERS = 8
-NUM_USUAL = 5
+NUM_USUAL = 4
 """Of the registers of a width only the first ones are used where that will do: loading one costs time."""
 SPECIALS = (
     "%tid.x",
@@ -42,21 +40,28 @@ FLOAT_WORDS = {
 }
 
 
-@cache
-def numbered() -> tuple[tuple[int, Declaration], ...]:
-    """Return the declarations that the programs' target has, with their numbers."""
-    return tuple((n, d) for n, d in enumerate(declarations()) if is_here(d))
-
-
 class Draw:
-    """A stream of decisions, and names that are each given once."""
+    """A stream of decisions, and names that are each given once; forms of instructions are a book's.
 
-    def __init__(self, seed: str) -> None:
-        self.random = random.Random(seed)
+    `style` decides what kind of operand stands where, `random` everything else.
+    """
+
+    def __init__(self, seed: str, book: Book) -> None:
+        self.random = self.style = random.Random(seed)
+        self.book = book
         self.names = 0
+
+    def form(self, options: Options, kind: str = "") -> Form:
+        """Return a form of one of these declarations; of a `kind` that books have, one of the book's."""
+        if kind in NUM_FORMS:
+            return self.one(self.book.forms(kind, options))
+        return drawn_form(self.random, self.one(options))
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
+
+    def is_styled(self, share: float) -> bool:
+        return self.style.random() < share
 
     def one(self, options: Sequence[T]) -> T:
         return self.random.choice(options)
@@ -115,13 +120,13 @@ class Draw:
         if "r" not in op.accepts:
             return "_" if "_" in op.accepts else str(self.constant(op))
         if "{" in op.accepts:
-            if kind.kind == "bits" and self.chance(0.3):
+            if kind.kind == "bits" and self.is_styled(0.3):
                 return self._parts(kind.bits, taken)
-        elif taken is not None and "_" in op.accepts and self.chance(0.1):
+        elif taken is not None and "_" in op.accepts and self.is_styled(0.1):
             return "_"
-        if taken is None and "v" in op.accepts and kind.bits == 32 and self.chance(0.15):
+        if taken is None and "v" in op.accepts and kind.bits == 32 and self.is_styled(0.15):
             return self.one(SPECIALS)
-        if taken is None and "i" in op.accepts and self.chance(0.25):
+        if taken is None and "i" in op.accepts and self.is_styled(0.25):
             found = self.constant(op)
             if found is not None:
                 return found
@@ -129,32 +134,29 @@ class Draw:
 
     def _parts(self, bits: int, taken: set[str] | None) -> str:
         """Return a brace list of registers that make up so many bits together."""
-        count = self.one([n for n in (2, 4) if bits // n in REGISTERS and bits // n >= 8])
+        count = self.style.choice([n for n in (2, 4) if bits // n in REGISTERS and bits // n >= 8])
         mine = set[str]() if taken is not None else None
         return "{" + ", ".join(self.register(bits // count, mine) for _ in range(count)) + "}"
 
     def _register_for(self, op: Op, bits: int, taken: set[str] | None) -> str:
-        if "q" in op.accepts and self.chance(0.3):
-            return self.one(("", "!")) + self.register(1)
+        if "q" in op.accepts and self.is_styled(0.3):
+            return self.style.choice(("", "!")) + self.register(1)
         widths = [w for w in (8, 16, 32, 64) if w >= bits] if op.is_relaxed else []
-        found = self.register(self.one(widths or [bits]), taken)
-        is_negated = "p" in op.accepts and bits == 1 and taken is None and self.chance(0.3)
+        found = self.register(self.style.choice(widths or [bits]), taken)
+        is_negated = "p" in op.accepts and bits == 1 and taken is None and self.is_styled(0.3)
         return "!" + found if is_negated else found
 
     # ---------------------------------------------------------------- instructions
-    def mods(self, number: int) -> Mods:
-        """Return a legal spelling of a declaration."""
-        return self.one(spellings(number))
-
-    def instruction(
-        self, declaration: Declaration, mods: Mods, given: Mapping[str, str | None] | None = None
-    ) -> str:
+    def instruction(self, form: Form, given: Mapping[str, str | None] | None = None) -> str:
         """Return an instruction with drawn operands; `given` are those that are not drawn (None: left
         out).
         """
+        declaration, mods = form.declaration, form.mods
+        self.style = random.Random(form.style)
         taken: set[str] = set()
         shapes = declaration.operands
         operands = [self._operand(declaration, mods, shape, given or {}, taken) for shape in shapes]
+        self.style = self.random
         words = ".".join(word for word in mods.values() if word)
         listed = ", ".join(text for text in operands if text is not None)
         return f"{words} {listed};" if listed else f"{words};"
@@ -172,7 +174,7 @@ class Draw:
             op = declaration.operand_type(name, mods)
             if name in given:
                 parts.append(given[name])
-            elif op is None or (shape.is_optional and self.chance(0.5)):
+            elif op is None or (shape.is_optional and self.is_styled(0.5)):
                 parts.append(None)
             else:
                 assert op.type not in NON_VALUE_TYPES, (declaration.syntax, name)
@@ -180,11 +182,6 @@ class Draw:
         if parts[0] is None:
             return None
         if shape.kind == "pair":
-            is_alone = parts[1] is None or (shape.is_second_optional and self.chance(0.3))
+            is_alone = parts[1] is None or (shape.is_second_optional and self.is_styled(0.3))
             return parts[0] if is_alone else f"{parts[0]}|{parts[1]}"
         return f"[{parts[0]}]" if shape.kind == "address" else parts[0]
-
-
-def where(found: Iterable[tuple[int, Declaration]]) -> tuple[tuple[int, Declaration], ...]:
-    """Return declarations that have a legal spelling."""
-    return tuple((n, d) for n, d in found if spellings(n))

@@ -8,7 +8,8 @@ from functools import cache
 from drywell.base.dtypes import TYPES
 from drywell.isa.declare import Declaration, Mods
 from drywell.isa.operand import VECTOR
-from fuzz.drawing import Draw, numbered, where
+from fuzz.books import Options, numbered, where
+from fuzz.drawing import Draw
 from fuzz.scope import AREA, MARGIN, Place
 from fuzz.statements import Line, lines
 
@@ -16,7 +17,7 @@ HINTS = ("prefetch", "prefetchu", "applypriority", "discard")
 
 
 @cache
-def _declarations(kind: str) -> tuple[tuple[int, Declaration], ...]:
+def _declarations(kind: str) -> Options:
     """Return the accesses of a kind: atomics, hints, loads and stores."""
     kinds: dict[str, Callable[[Declaration], bool]] = {
         "atomic": lambda d: d.root in ("atom", "red") and d.unit == "mem",
@@ -92,14 +93,14 @@ def _size(mods: Mods) -> int:
 
 def _access(draw: Draw, place: Place, kind: str, misses: bool = False) -> Line:
     while True:
-        number, declaration = draw.one(_declarations(kind))
-        mods = draw.mods(number)
+        form = draw.form(_declarations(kind), kind)
+        declaration, mods = form.declaration, form.mods
         space = _space(draw, declaration, mods, place)
         if space is not None:
             break
     made, text = address(draw, space, mods.get("space") is None, _size(mods), misses)
     (name,) = declaration.address_parts
-    instruction = draw.instruction(declaration, mods, {name: text})
+    instruction = draw.instruction(form, {name: text})
     return Line(lines(made, draw.guard(0.2) + instruction))
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from drywell.host.tensor_maps import tensor_map
 from fuzz.asynchronous import BOX, TENSOR
 from fuzz.bodies import Author
+from fuzz.books import BATCH, book
 from fuzz.drawing import NUM_REGISTERS, REGISTERS, Draw
 from fuzz.scope import DECLARED, FIXED, MARGIN, SHARED, VARIABLES, WHOLE, Place, Shape
 from fuzz.statements import Body, names_in, size_of, smaller, text_of
@@ -21,6 +22,10 @@ HEADER = ".version 9.0\n.target sm_100a\n.address_size 64"
 OFFSETS = {128: 0, 64: 128, 32: 192, 16: 224, 8: 240, 1: 248}
 """Where a thread's registers of so many bits lie in memory; predicates are the bits of a word."""
 BYTES_PER_THREAD = 256
+CHECKED_EVERY = 8
+"""One program of so many is checked under the eager schedule. It has several CTAs, unless of many threads:
+compiled code judges only one of each kind.
+"""
 FAULTY = 30
 """One program of so many may end in a fault, a deadlock, or with its instructions used up."""
 
@@ -81,12 +86,13 @@ class Program:
                 yield replace(self, functions=functions)
 
 
-def program(seed: int, number: int, most: int = 45) -> Program:
+def program(seed: int, number: int, most: int = 30) -> Program:
     """Return program `number` of a seed, of about `most` statements at most."""
-    draw = Draw(f"{seed}/{number}")
+    draw = Draw(f"{seed}/{number}", book(seed, number // BATCH))
     threads = draw.one((32, 32, 32, 64, 64, 96, 128, 128, 48, 20))
     cluster = draw.one((1, 1, 1, 1, 1, 2))
-    ctas = cluster if cluster > 1 else draw.one((1, 1, 1, 2, 3))
+    several = (2, 3, 4, 6) if number % CHECKED_EVERY == 0 else (1, 1, 1, 2, 3)
+    ctas = cluster if cluster > 1 else draw.one(several if threads <= 64 else (1, 1, 1, 1, 2))
     is_faulty = draw.below(FAULTY) == 0
     shape = Shape(threads, ctas, cluster, is_faulty)
     if is_faulty and draw.below(4) == 0:
@@ -95,7 +101,7 @@ def program(seed: int, number: int, most: int = 45) -> Program:
     for k in range(draw.one((0, 0, 0, 1, 2))):
         author = Author(draw, shape, tuple(f.name for f in functions), left=draw.below(10) + 2)
         functions.append(Function(f"f{k}", author.body(Place("lanes", is_function=True), 8)))
-    left = min(most, draw.one((6, 12, 20, 30, 45)))
+    left = min(most, draw.one((6, 8, 12, 16, 30)))
     author = Author(draw, shape, tuple(f.name for f in functions), left=left)
     body: Body = ()
     while author.left > 0:

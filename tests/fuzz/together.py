@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from drywell.isa.declare import Declaration
-from fuzz.drawing import Draw, numbered, where
+from fuzz.books import Options, numbered, where
+from fuzz.drawing import Draw
 from fuzz.scope import AREA, Place, Shape
 from fuzz.statements import Body, Group, Line, lines
 
@@ -14,46 +14,45 @@ SPARSE_PAIRS = 0x4E4EE444
 
 
 @cache
-def _exchanges() -> tuple[tuple[int, Declaration], ...]:
+def _exchanges() -> Options:
     return where((n, d) for n, d in numbered() if d.family == "warp" or d.name == "bar_warp_sync")
 
 
 @cache
-def _matrices() -> tuple[tuple[int, Declaration], ...]:
+def _matrices() -> Options:
     return where((n, d) for n, d in numbered() if d.family in ("matrix", "sparse_matrix"))
 
 
 @cache
-def _named(name: str) -> tuple[tuple[int, Declaration], ...]:
+def _named(name: str) -> Options:
     return where((n, d) for n, d in numbered() if d.name == name)
 
 
 def exchange(draw: Draw, place: Place) -> Line:
     """Draw an exchange among the lanes: of the whole warp, or of those that are here together."""
-    number, declaration = draw.one(_exchanges())
+    form = draw.form(_exchanges())
     is_whole = place.reach != "lanes"
     given: dict[str, str | None] = {}
-    if declaration.name != "activemask":
+    if form.declaration.name != "activemask":
         given["membermask"] = draw.one(("-1", "0xffffffff")) if is_whole else "%y0"
-    instruction = draw.instruction(declaration, draw.mods(number), given)
+    instruction = draw.instruction(form, given)
     return Line(lines("" if is_whole else "activemask.b32 %y0;", instruction))
 
 
 def matrix(draw: Draw, place: Place) -> Line:
     """Draw an instruction on matrices, which takes whole warps."""
-    number, declaration = draw.one(_matrices())
-    mods = draw.mods(number)
+    form = draw.form(_matrices())
     given: dict[str, str | None] = {}
     made = ""
-    if declaration.family == "sparse_matrix":
+    if form.declaration.family == "sparse_matrix":
         given["e"], made = "%y0", f"mov.b32 %y0, {SPARSE_PAIRS};"
-    if declaration.address_parts:
+    if form.declaration.address_parts:
         given["a"] = "%y0"
         made = lines(f"and.b32 %y0, {draw.register(32)}, {AREA - 16};", "add.u32 %y0, %y0, %sm;")
-        if mods["space"] is None:
+        if form.mods["space"] is None:
             given["a"] = "%x0"
             made = lines(made, "cvt.u64.u32 %x0, %y0;", "cvta.shared.u64 %x0, %x0;")
-    return Line(lines(made, draw.instruction(declaration, mods, given)))
+    return Line(lines(made, draw.instruction(form, given)))
 
 
 # ---------------------------------------------------------------- barriers of the CTA
@@ -63,12 +62,12 @@ def barrier(draw: Draw, shape: Shape) -> Line:
     """Draw a meeting of all warps, or one at which every other warp only arrives."""
     all_threads = str(shape.warps * 32)
     if shape.warps == 1 or draw.chance(0.7):
-        number, declaration = draw.one(_named(draw.one(("bar_sync", "bar_red"))))
+        form = draw.form(_named(draw.one(("bar_sync", "bar_red"))))
         given = {"a": str(draw.below(16)), "b": draw.one((None, all_threads))}
-        return Line(draw.instruction(declaration, draw.mods(number), given))
+        return Line(draw.instruction(form, given))
     label, named = draw.name("B"), {"a": str(draw.below(15) + 1), "b": all_threads}
-    kinds = (draw.one(_named(name)) for name in ("bar_arrive", "bar_sync"))
-    gives, waits = (draw.instruction(d, draw.mods(n), named) for n, d in kinds)
+    kinds = ("bar_arrive", "bar_sync")
+    gives, waits = (draw.instruction(draw.form(_named(kind)), named) for kind in kinds)
     return Line(
         lines(
             "and.b32 %y0, %w, 1;",

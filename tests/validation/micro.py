@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from drywell.arch.tensor_pipe import Operands, mma_interval_cycles, mma_latency_cycles, mma_overhead_cycles
 from drywell.arch.timing import Timing
 from drywell.plan.stream import stream_step_cycles
-from drywell.plan.tensor_pipe import Operands, mma_interval_cycles, mma_latency_cycles, mma_overhead_cycles
 
 DATA = Path(__file__).parent / "data"
 GHZ = 1.965

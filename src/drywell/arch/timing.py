@@ -67,6 +67,23 @@ class Timing:
     stream_wide_b_cycles: float
     stream_issue_cycles: float
     stream_issue_row_cycles: float
+    fma_lanes_per_cycle: float
+    alu_lanes_per_cycle: float
+    mufu_lanes_per_cycle: float
+    shuffle_lanes_per_cycle: float
+    alu_latency_cycles: float
+    mufu_latency_cycles: float
+    smem_load_cycles: float
+    gmem_load_cycles: float
+    mbarrier_arrive_cycles: float
+    mbarrier_test_cycles: float
+    named_barrier_cycles: float
+    cluster_barrier_cycles: float
+    fence_cycles: float
+    tmem_alloc_cycles: float
+    tmem_store_cycles: float
+    tmem_store_col_cycles: float
+    tma_issue_cycles: float
     l2_tb_per_s: float
     l2_mb: float
     dram_tb_per_s: float

@@ -75,7 +75,7 @@ class Work:
     copy that ends on an mbarrier though its role could also end in a group. An mma has the TMEM address
     `accumulator`, `shape` (M, N, K) and `kind`, the `element` format of D and the letter of its `layout`; a
     load or store of TMEM names `registers` registers in each lane, and as `element` 16b when two cells make
-    one of them.
+    one of them. `operands` is what else of TMEM an mma reads: (A, SFA, SFB or metadata, address, columns).
     """
 
     role: Role = ""
@@ -86,6 +86,7 @@ class Work:
     registers: int = 0
     element: str = ""
     layout: str = ""
+    operands: tuple[tuple[str, int, int], ...] = ()
 
 
 NO_WORK = Work()

@@ -9,15 +9,15 @@ from drywell.base.record import record
 
 @record
 class Options:
-    """How to run. `schedule` is eager, lazy or seeded (with `seed`); `sms` = None models as many SMs as the
-    grid needs; `workers` are the processes that may share the work, None as many as are worth it.
+    """How to run. `schedule` is eager, lazy, timed or seeded (with `seed`); `sms` = None models as many SMs
+    as the grid needs; `workers` are the processes that may share the work, None as many as are worth it.
 
     The switches after `max_instructions` are the open hardware questions of DEVIATIONS.md, each with its
     default.
     """
 
     gpu: str = "b200"
-    schedule: Literal["eager", "lazy", "seeded"] = "eager"
+    schedule: Literal["eager", "lazy", "seeded", "timed"] = "eager"
     seed: int = 0
     sms: int | None = None
     workers: int | None = None

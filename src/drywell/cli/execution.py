@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from drywell.report.run import run_lines
 from drywell.report.sarif import sarif_log
 from drywell.report.tensor_memory import map_lines
 from drywell.report.text import Lines, write
+from drywell.report.timeline import timeline_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,14 @@ class Shown:
     roles: bool
     is_json: bool
     sarif: Path | None
+    timeline: bool = False
+    perfetto: Path | None = None
 
     @property
     def observed(self) -> tuple[str, ...]:
         """Return what has to be observed for it."""
-        return tuple(name for name in ("tmem", "roles") if getattr(self, name))
+        names = tuple(name for name in ("tmem", "roles") if getattr(self, name))
+        return (*names, "timeline") if self.timeline or self.perfetto is not None else names
 
 
 def execute(launch_file: Path, options: dict[str, Any]) -> int:
@@ -52,7 +56,11 @@ def execute(launch_file: Path, options: dict[str, Any]) -> int:
         options.pop("shows_roles"),
         options.pop("is_json"),
         options.pop("sarif"),
+        options.pop("shows_timeline", False),
+        options.pop("perfetto", None),
     )
+    if "timeline" in shown.observed:
+        options["schedule"] = "timed"
     try:
         for name, why in LATER.items():
             if options.pop(name, None) is not None:
@@ -95,6 +103,14 @@ def _write_sarif(path: Path, log: dict[str, Any]) -> None:
         raise click.UsageError(f"--sarif {path}: {error.strerror or error}") from None
 
 
+def _write(path: Path, perfetto: Callable[[Path], None]) -> None:
+    """Write a trace; a usage error when the file cannot be written."""
+    try:
+        perfetto(path)
+    except OSError as error:
+        raise click.UsageError(f"--perfetto {path}: {error.strerror or error}") from None
+
+
 class _Conclusion:
     """A run that began, and everything there is to say about it."""
 
@@ -127,6 +143,7 @@ class _Conclusion:
             "warps": len(result.activity),
             "workers": result.workers,
             "alone": result.alone if options.get("workers") else "",
+            "judged": result.judged,
             "seconds": round(seconds, 3),
             "printed": result.printed,
             "comparisons": tuple(comparisons),
@@ -144,6 +161,8 @@ class _Conclusion:
         """Print it, write what was asked for, and return the exit code."""
         if shown.sarif is not None:
             self._write_sarif(shown.sarif)
+        if shown.perfetto is not None and self.result.timeline is not None:
+            _write(shown.perfetto, self.result.timeline.perfetto)
         if shown.is_json:
             click.echo(encode(self._document(shown)))
         else:
@@ -189,4 +208,6 @@ class _Conclusion:
             lines += (*role_lines(self.result.activity, source), ())
         if shown.roles:
             lines += (*role_table(self.result.roles), (), *handover_table(self.result.handovers), ())
+        if shown.timeline and self.result.timeline is not None:
+            lines += (*timeline_lines(self.result.timeline), ())
         return lines

@@ -15,11 +15,14 @@ from drywell.cli.budget import budget
 from drywell.cli.demo import demo
 from drywell.cli.descriptor import descriptor, idesc
 from drywell.cli.explain import explain
+from drywell.cli.fragment import fragment
 from drywell.cli.isa import isa
+from drywell.cli.layout import layout
 from drywell.cli.mutate import mutate
 from drywell.cli.probe import probe
 from drywell.cli.reduce import reduce
 from drywell.cli.run import check, run
+from drywell.cli.tmem import tmem
 from drywell.cli.verify import verify
 from drywell.cli.why import why
 
@@ -42,7 +45,24 @@ def group(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-_COMMANDS = (demo, run, check, verify, explain, isa, descriptor, idesc, mutate, reduce, probe, why, budget)
+_COMMANDS = (
+    demo,
+    run,
+    check,
+    verify,
+    explain,
+    isa,
+    descriptor,
+    idesc,
+    fragment,
+    layout,
+    tmem,
+    mutate,
+    reduce,
+    probe,
+    why,
+    budget,
+)
 for _command in _COMMANDS:
     group.add_command(_command)
 

@@ -37,7 +37,8 @@ def message_of(error: DrywellError, source: Source | None = None) -> Lines:
         return (*diagnostic_lines(error.diagnostics, error.source), (summary(error.diagnostics),))
     if isinstance(error, UnsupportedError):
         return unsupported_lines(str(error), error.span, source)
-    return message_lines(f"error: {error}")
+    said = str(error)
+    return message_lines(said if said.startswith("error[") else f"error: {said}")
 
 
 def refuse(error: DrywellError, is_json: bool, source: Source | None = None) -> int:

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 LATER = {
-    "perfetto": "a trace needs the clock, which does not exist yet: leave --perfetto out",
     "html": "the page does not exist yet: leave --html out",
 }
 _Command = Callable[..., Any]
@@ -34,7 +33,7 @@ _OPTIONS: tuple[Callable[[_Command], _Command], ...] = (
         type=click.Choice(["eager", "lazy", "seeded", "timed"]),
         default="eager",
         show_default=True,
-        help="When asynchronous work completes: at once, as late as is legal, or at random.",
+        help="When asynchronous work completes: at once, as late as is legal, at random, or by the clock.",
     ),
     click.option(
         "--seed", type=click.IntRange(min=0), default=None, help="A random legal order; one seed, one run."
@@ -95,7 +94,14 @@ def _options(command: _Command) -> _Command:
     metavar="N",
     help="Processes that may share the clusters (default: the cores, for a large grid); with --check off.",
 )
-@click.option("--perfetto", metavar="FILE", default=None, hidden=True)
+@click.option("--timeline", "shows_timeline", is_flag=True, help="Show what ran when (schedule timed).")
+@click.option(
+    "--perfetto",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    default=None,
+    help="Write what ran when (schedule timed) as a trace that ui.perfetto.dev opens.",
+)
 @click.option("--html", metavar="FILE", default=None, hidden=True)
 def run(launch_file: Path, **options: Any) -> int:
     """Execute a launch file, compare every buffer it expects something of, and say what happened."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drywell.base.dtypes import TYPES
 from drywell.engine.compiled_layout import MISSED, STATUSES, Chunk, Layout
@@ -21,6 +21,9 @@ from drywell.machine.registers import RegisterLayout
 from drywell.machine.special import special_type
 from drywell.machine.windows import CALL_PARAMS
 from drywell.program import operands as ops
+
+if TYPE_CHECKING:
+    from drywell.engine.compiled_told import Call, Teller
 
 
 @dataclass(slots=True)
@@ -35,17 +38,35 @@ class ChunkWriter:
     w: Writer
     mask: str
     written: tuple[ops.Bound, tuple[Any, ...], str | None] | None = None
+    calls: tuple[Call, ...] = ()
 
     def write(self) -> None:
         """Write the lane instructions."""
+        teller = self._teller() if self.layout.is_told else None
+        self._tell_begin()
         for pc, instruction in enumerate(self.chunk.code, self.chunk.start):
             active = self.mask
             if instruction.guard is not None:
                 active = self.active_bits(instruction)
                 self._count_if_passed(active, pc)
+            calls = self._told(teller, pc, instruction, active) if teller is not None else ()
             done = call_op(self.w, instruction, self._arguments(instruction), active)
             if done:
                 self._go_on_if(done, pc)
+            if teller is not None:
+                teller.tell(calls)
+
+    def _teller(self) -> Teller:
+        from drywell.engine.compiled_told import Teller
+
+        return Teller(self)
+
+    def _told(self, teller: Teller, pc: int, instruction: ops.Bound, active: str) -> tuple[Call, ...]:
+        """Read what is to be told of a lane instruction when it has been done."""
+        register = self.layout.divisions.get(pc)
+        if register is not None:
+            return teller.divided(pc, register, active)
+        return teller.read(pc, instruction, active) if instruction.declaration.unit == "mem" else ()
 
     def _go_on_if(self, done: str, pc: int) -> None:
         """Leave at `pc` unless its access was made."""
@@ -137,17 +158,40 @@ class ChunkWriter:
         bits = self.w.let(f"bitcast {vector(1)} {guard.text} to i32")
         return bits if self.mask == "-1" else self.w.let(f"and i32 {bits}, {self.mask}")
 
-    def native(self, instruction: ops.Bound, active: str) -> str:
-        """Write a machine instruction's native form for the lanes `active`; return the i1 that says
-        whether it was done. What it gives is still to be written (`write_results`).
+    def native(self, instruction: ops.Bound, active: str) -> Any:
+        """Write a machine instruction's native form for the lanes `active`, and return what it has written
+        (`native.table.Native`). What it gives is still to be stored (`write_results`).
         """
         form = self.layout.forms(instruction)
+        if self.layout.is_told:
+            self.calls = self._teller().read(self.chunk.end_pc, instruction, active)
         before, self.mask = self.mask, active
         made = form.emit(self, instruction)
         self.mask = before
         lanes = None if active == "-1" else self.w.let(f"bitcast i32 {active} to {vector(1)}")
         self.written = instruction, made.results, lanes
-        return str(made.done)
+        return made
+
+    def result_place(self, instruction: ops.Bound) -> int:
+        """Return where the one register lies that an instruction writes, -1 for none."""
+        registers = [d for d in instruction.destinations if isinstance(d, ops.Register)]
+        return self.place(registers[0]) if registers else -1
+
+    def tell(self) -> None:
+        """Tell, where clusters are to be compared, that the machine instruction has been executed."""
+        if self.layout.is_told:
+            self._teller().tell(self.calls)
+
+    def tell_passed(self) -> None:
+        """Tell that lanes pass over the last instruction, where the chunk begins with it."""
+        last = self.chunk.last
+        if not self.chunk.code and last is not None and last.declaration.is_lane:
+            self._tell_begin()
+
+    def _tell_begin(self) -> None:
+        """Tell that lanes begin the chunk."""
+        if self.layout.is_told and self.chunk.start in self.layout.told_starts:
+            self._teller().entered(self.chunk.start)
 
     def write_results(self) -> None:
         """Store what the native form gave."""
@@ -162,6 +206,11 @@ class ChunkWriter:
     def place(self, register: ops.Register) -> int:
         """Return the offset in bytes of a register in the buffer."""
         return self.registers.offsets[self._index(register)]
+
+    def read_index(self, index: int) -> Lanes:
+        """Return the lanes of the register with an index in the buffer."""
+        place = self.w.let(f"getelementptr i8, ptr %registers, i64 {self.registers.offsets[index]}")
+        return load_lanes(self.w, place, self.registers.widths[index])
 
     def _index(self, register: ops.Register) -> int:
         return register.index + self.chunk.linked.register_base

@@ -9,16 +9,18 @@ from __future__ import annotations
 import ctypes
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drywell.engine.compiled_layout import GOES_ON, NATIVE, Forms, Layout, lay_out
+from drywell.engine.compiled_layout import GOES_ON, STATUSES, UNIT_NAME, Forms, Layout, lay_out
 from drywell.engine.llvm_memory import word
 from drywell.program.link import Executable
 
 if TYPE_CHECKING:
+    from drywell.engine.llvm_text import Module
     from drywell.engine.object_cache import Code
 
 HOT = 8
@@ -46,20 +48,26 @@ class Variant:
 
     def compile_at(self, pc: int) -> None:
         """Compile the unit that a place enters."""
-        from drywell.engine.compiled_unit import NAME, write_unit
-        from drywell.engine.jit import compile_function
+        from drywell.engine.jit import compile_function, kept_function
 
         number = self.layout.unit_of[pc]
-        if any(chunk.end == NATIVE for chunk in self.layout.units[number]):
-            from drywell.engine.native import runtime
-
-            runtime.install()
-        code = compile_function(write_unit(self.layout, number, self.is_full), NAME)
+        identity = self.layout.identity
+        if identity:
+            write = partial(_write, self.layout, number, self.is_full)
+            code = kept_function(f"{identity} {number} {self.is_full}", UNIT_NAME, write)
+        else:
+            code = compile_function(_write(self.layout, number, self.is_full), UNIT_NAME)
         self._codes.append(code)
         for chunk in self.layout.units[number]:
             if chunk.is_entered:
-                self.table[chunk.start] = code.addresses[NAME]
+                self.table[chunk.start] = code.addresses[UNIT_NAME]
                 self.heat[chunk.start] = 0
+
+
+def _write(layout: Layout, number: int, is_full: bool) -> Module:
+    from drywell.engine.compiled_unit import write_unit
+
+    return write_unit(layout, number, is_full)
 
 
 class CompiledCode:
@@ -80,17 +88,22 @@ def compiled_code(
     watched: Collection[int],
     is_observed: bool,
     is_eager: bool,
+    divisions: Mapping[int, int] | None = None,
 ) -> CompiledCode:
     """Return the compiled code of an executable, the same as in an earlier launch where there was one.
 
-    The interpreter executes what stands at the places `watched`. `is_eager` compiles at the first touch.
+    The interpreter executes what stands at the places `watched`. `is_eager` compiles at the first touch. With
+    `divisions` the code tells what clusters do (`compiled_told`).
     """
     program, entry = executable.program, executable.entry.name
     places = tuple(sorted(addresses.items()))
-    key = (id(program), entry, places, forms, tuple(sorted(watched)), is_observed, is_eager)
+    is_told = divisions is not None
+    key = (id(program), entry, places, forms, tuple(sorted(watched)), is_observed, is_eager, is_told)
     found = _kept.get(key)
     if found is None:
-        layout = lay_out(executable, addresses, forms, frozenset(watched), is_observed)
+        facts = program.digest, entry, places, f"{forms.__module__}.{forms.__qualname__}", *key[4:6], is_told
+        identity = sha256(repr(facts).encode()).hexdigest() if program.digest else ""
+        layout = lay_out(executable, addresses, forms, frozenset(watched), is_observed, identity, divisions)
         found = _kept[key] = program, CompiledCode(layout, 1 if is_eager else HOT)
         while len(_kept) > NUM_KEPT:
             _kept.popitem(last=False)
@@ -115,16 +128,16 @@ next:
   %is_none = icmp eq ptr %unit, null
   br i1 %is_none, label %none, label %call
 none:
-  %shifted = shl i64 %pc, 2
+  %shifted = mul i64 %pc, {statuses}
   %goes = or i64 %shifted, {goes_on}
   ret i64 %goes
 call:
   %result = call i64 %unit(ptr %registers, ptr %context, i64 %pc)
-  %status = and i64 %result, 3
+  %status = urem i64 %result, {statuses}
   %is_going = icmp eq i64 %status, {goes_on}
   br i1 %is_going, label %goes_on, label %back
 goes_on:
-  %to = lshr i64 %result, 2
+  %to = udiv i64 %result, {statuses}
   br label %next
 back:
   ret i64 %result
@@ -140,7 +153,7 @@ def driver() -> Any:
     from drywell.engine.object_cache import load_or_compile
 
     words = {name: word(name) for name in ("registers", "units")}
-    text = _DRIVE.format(goes_on=GOES_ON, **words)
+    text = _DRIVE.format(goes_on=GOES_ON, statuses=STATUSES, **words)
     code = load_or_compile(text, ("drywell.drive",), 2)
     prototype = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
     function: Any = prototype(code.addresses["drywell.drive"])

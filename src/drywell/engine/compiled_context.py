@@ -11,17 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.engine.llvm_memory import CONTEXT, CONTEXT_WORDS, WINDOW_FIELDS
+from drywell.engine.native.state import Blocks
 from drywell.machine.gmem import PLACE_ALIGN, GlobalMemory
+from drywell.machine.local import LaneMemory
 from drywell.machine.smem import RESERVED_BYTES
-from drywell.machine.windows import GLOBAL_BASE
+from drywell.machine.special import is_of_cta
+from drywell.machine.windows import CALL_PARAMS, GLOBAL_BASE
 
 if TYPE_CHECKING:
     from drywell.engine.compiled_layout import Layout
+    from drywell.engine.native.learn import Tables
     from drywell.engine.native.state import Machine
-    from drywell.machine.grid import Grid
+    from drywell.machine.grid import Cta, Grid
     from drywell.machine.warp import Warp
 
 Words = NDArray[np.int64]
+
+SHARED_BASE = CONTEXT["shared_base"]
 
 
 def range_ends(gmem: GlobalMemory) -> NDArray[np.uint64]:
@@ -40,7 +46,7 @@ def range_ends(gmem: GlobalMemory) -> NDArray[np.uint64]:
 
 
 def _set_window(
-    words: Words,
+    words: Any,
     window: str,
     data: NDArray[np.uint8],
     base: int,
@@ -49,14 +55,15 @@ def _set_window(
     ends: NDArray[np.uint64] | None = None,
     pitch: int = 0,
 ) -> None:
-    """Map the addresses from `base + low` to `base + high` to `data`."""
+    """Map the addresses from `base + low` to `base + high` to `data`; `words` may have a column per warp."""
     first = CONTEXT[f"{window}_{WINDOW_FIELDS[0]}"]
     table = 0 if ends is None else ends.ctypes.data
-    words[first : first + len(WINDOW_FIELDS)] = (data.ctypes.data, base, low, high, table, pitch)
+    for k, word in enumerate((data.ctypes.data, base, low, high, table, pitch), first):
+        words[k] = word
 
 
 class GridContext:
-    """The words that are the same for all warps of a grid."""
+    """The words that are the same for all warps of a grid, and the contexts of the warps of its CTAs."""
 
     def __init__(self, grid: Grid) -> None:
         gmem, params = grid.gmem, grid.params
@@ -64,6 +71,85 @@ class GridContext:
         self._ends = range_ends(gmem)
         _set_window(self.words, "global", gmem.buffer.data, GLOBAL_BASE, 0, gmem.buffer.data.size, self._ends)
         _set_window(self.words, "kernel_params", params.buffer.data, 0, 0, params.nbytes)
+        for memory in (LaneMemory("local", 0), LaneMemory("param", 0, CALL_PARAMS)):
+            _set_own_window(self.words, memory)
+
+    def context(self, warp: Warp, layout: Layout, tables: Tables | None = None) -> WarpContext:
+        """Return the context of a warp; with `tables` for compiled code that has native instructions. Those
+        of all warps of a CTA are made at once, and remade for the CTA that has its bank next.
+        """
+        bank = warp.cta.bank
+        if bank.contexts is None:
+            bank.contexts = CtaContexts(self.words, warp.cta, layout, tables)
+        elif bank.contexts.cta is not warp.cta:
+            bank.contexts.renew(warp.cta)
+        context: WarpContext = bank.contexts.contexts[warp.index]
+        for own in warp.lane_memories:
+            _set_own_window(context.at, own)
+        return context
+
+
+class CtaContexts:
+    """The contexts of the warps of one CTA: of the one that has a bank now."""
+
+    def __init__(self, common: Words, cta: Cta, layout: Layout, tables: Tables | None) -> None:
+        count, bank = len(cta.warps), cta.bank
+        steps = np.arange(count)
+        self.cta = cta
+        self._own = [(k, name) for k, name in enumerate(layout.specials) if is_of_cta(name)]
+        self._specials = _special_addresses(cta, layout)
+        self._counts = counts = np.zeros((2, count, layout.num_places), np.int64)
+        self._blocks = None if tables is None else Blocks(cta, tables)
+        machines = [None] * count if self._blocks is None else self._blocks.machines
+        self._words = words = np.empty((count, CONTEXT_WORDS), np.int64)
+        words[:] = common
+        _set_window(words.T, "shared", cta.smem.data, 0, RESERVED_BYTES, cta.smem.end)
+        columns: dict[str, Any] = {
+            "registers": bank.registers.ctypes.data + steps * bank.registers.strides[0],
+            "runs": counts.ctypes.data + steps * counts.strides[1],
+            "passed": counts.ctypes.data + counts.strides[0] + steps * counts.strides[1],
+            "specials": self._specials.ctypes.data + steps * self._specials.strides[0],
+            "machine": [0 if machine is None else machine.address for machine in machines],
+        }
+        for name, column in columns.items():
+            words[:, CONTEXT[name]] = column
+        self._first = words.copy()
+        first, flat = words.ctypes.data, memoryview(words.reshape(-1))  # type: ignore[arg-type]
+        self.contexts = [
+            WarpContext(
+                first + k * words.strides[0],
+                flat[k * CONTEXT_WORDS : (k + 1) * CONTEXT_WORDS],
+                counts[0, k],
+                counts[1, k],
+                machine,
+            )
+            for k, machine in enumerate(machines)
+        ]
+        self.renew(cta)
+
+    def renew(self, cta: Cta) -> None:
+        """Make them as new ones are, for a CTA with the same bank."""
+        self.cta = cta
+        self._words[:] = self._first
+        self._words[:, SHARED_BASE] = cta.smem.base
+        self._counts.fill(0)
+        for k, name in self._own:
+            self._specials[:, k] = cta.warps[0].special(name).ctypes.data
+        if self._blocks is not None:
+            self._blocks.renew(cta)
+
+
+def _special_addresses(cta: Cta, layout: Layout) -> NDArray[np.uint64]:
+    """Return where the special registers of each warp lie that compiled code reads."""
+    values = [[warp.special(name) for name in layout.specials] for warp in cta.warps]
+    addresses = [value.ctypes.data for row in values for value in row]
+    return np.array(addresses, np.uint64).reshape(len(cta.warps), len(layout.specials))
+
+
+def _set_own_window(words: Any, own: LaneMemory) -> None:
+    """Map what a warp's lanes have for themselves."""
+    window = "local" if own.space == "local" else "call_params"
+    _set_window(words, window, own.buffer.data, own.origin, 0, own.nbytes, pitch=own.pitch)
 
 
 class WarpContext:
@@ -73,35 +159,15 @@ class WarpContext:
     where there are none.
     """
 
-    __slots__ = ("_kept", "address", "at", "block", "machine", "passed", "runs", "words")
+    __slots__ = ("address", "at", "block", "machine", "passed", "runs")
 
-    def __init__(
-        self, warp: Warp, common: GridContext, layout: Layout, machine: Machine | None = None
-    ) -> None:
-        words = self.words = common.words.copy()
-        smem = warp.cta.smem
-        _set_window(words, "shared", smem.data, smem.base, RESERVED_BYTES, smem.end)
-        for window, own in (("call_params", warp.call_params), ("local", warp.local)):
-            _set_window(words, window, own.buffer.data, own.origin, 0, own.nbytes, pitch=own.pitch)
-        self.runs = np.zeros(layout.num_places, np.int64)
-        self.passed = np.zeros(layout.num_places, np.int64)
-        specials = [np.ascontiguousarray(warp.special(name)) for name in layout.specials]
-        table = np.array([s.ctypes.data for s in specials], np.uint64)
-        self._kept: Any = specials, table
-        arrays: dict[str, NDArray[Any]] = {
-            "registers": warp.registers,
-            "runs": self.runs,
-            "passed": self.passed,
-            "specials": table,
-        }
-        for name, array in arrays.items():
-            words[CONTEXT[name]] = array.ctypes.data
+    def __init__(self, address: int, at: Any, runs: Words, passed: Words, machine: Machine | None) -> None:
+        self.address = address
+        self.at = at
+        self.runs = runs
+        self.passed = passed
         self.machine = machine
-        self.block: Any = None if machine is None else memoryview(machine.block)  # type: ignore[arg-type]
-        if machine is not None:
-            words[CONTEXT["machine"]] = machine.address
-        self.address: int = words.ctypes.data
-        self.at: Any = memoryview(words)  # type: ignore[arg-type]
+        self.block: Any = None if machine is None else machine.at
 
     def forget_counts(self) -> None:
         """Count from 0 again."""

@@ -18,29 +18,66 @@ DIGEST, JUMPS_BACK = "drywell.digest", "drywell.jumps_back"
 _ROW = "<4 x i64>"
 _SPREAD = 0x9E37_79B9_7F4A_7C15
 
-#: Four chains of multiplications and shifts, one per 64-bit word of a row.
+_CHAINS = 4
+_SEEDS = [
+    "<" + ", ".join(f"i64 {_SPREAD * (4 * c + k + 1) & (1 << 63) - 1}" for k in range(4)) + ">"
+    for c in range(_CHAINS)
+]
+_WEIGHTS = ["<" + ", ".join(f"i64 {8 * c + 2 * k + 1}" for k in range(4)) + ">" for c in range(_CHAINS)]
+
+
+def _mixed(state: str, row: str) -> str:
+    """Return what mixes the row of memory `row` into the state of a chain."""
+    return f"""\
+  %place.{row} = getelementptr i8, ptr %data, i64 %at.{row}
+  %words.{row} = load {_ROW}, ptr %place.{row}, align 1
+  %new.{row} = add {_ROW} {state}, %words.{row}
+  %up.{row} = shl {_ROW} %new.{row}, splat (i64 7)
+  %sum.{row} = add {_ROW} %new.{row}, %up.{row}
+  %down.{row} = lshr {_ROW} %sum.{row}, splat (i64 29)
+  %next.{row} = xor {_ROW} %sum.{row}, %down.{row}"""
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(lines)
+
+
+_EACH = range(_CHAINS)
+
+#: A chain of sums and shifts for each word of a row, four rows at a time, then row by row: multiplications of
+#: 64 bits take three times as long, and the registers are much to read.
 _DIGEST_TEXT = f"""\
 define internal i64 @{DIGEST}(ptr %data, i64 %size, i64 %target) noinline {{
 entry:
+  %whole = and i64 %size, {-32 * _CHAINS}
   br label %more
 more:
-  %k = phi i64 [ 0, %entry ], [ %following, %row ]
-  %state = phi {_ROW} [ <{", ".join(f"i64 {_SPREAD * (k + 1) & (1 << 63) - 1}" for k in range(4))}>,
-  %entry ], [ %rotated, %row ] %is_end = icmp uge i64 %k, %size br i1 %is_end, label %end, label %row
-row:
-  %place = getelementptr i8, ptr %data, i64 %k
-  %words = load {_ROW}, ptr %place, align 1
-  %mixed = xor {_ROW} %state, %words
-  %spread = mul {_ROW} %mixed, splat (i64 {_SPREAD})
-  %high = lshr {_ROW} %spread, splat (i64 29)
-  %rotated = xor {_ROW} %spread, %high
-  %following = add i64 %k, 32
+  %k = phi i64 [ 0, %entry ], [ %following, %rows ]
+{_lines(*(f"  %state.{c} = phi {_ROW} [ {_SEEDS[c]}, %entry ], [ %next.{c}, %rows ]" for c in _EACH))}
+  %is_end = icmp uge i64 %k, %whole
+  br i1 %is_end, label %rest, label %rows
+rows:
+{_lines(*(f"  %at.{c} = add i64 %k, {32 * c}" for c in _EACH))}
+{_lines(*(_mixed(f"%state.{c}", str(c)) for c in _EACH))}
+  %following = add i64 %k, {32 * _CHAINS}
   br label %more
+rest:
+  %at.last = phi i64 [ %whole, %more ], [ %after, %row ]
+  %state.last = phi {_ROW} [ %state.0, %more ], [ %next.last, %row ]
+  %is_last = icmp uge i64 %at.last, %size
+  br i1 %is_last, label %end, label %row
+row:
+{_mixed("%state.last", "last")}
+  %after = add i64 %at.last, 32
+  br label %rest
 end:
-  %weights = mul {_ROW} %state, <{", ".join(f"i64 {2 * k + 1}" for k in range(4))}>
-  %folded = lshr {_ROW} %weights, splat (i64 31)
-  %both = xor {_ROW} %weights, %folded
-  %sum = call i64 @llvm.vector.reduce.add.v4i64({_ROW} %both)
+{_lines(*(f"  %weighed.{c} = mul {_ROW} %state.{c if c else 'last'}, {_WEIGHTS[c]}" for c in _EACH))}
+{_lines(*(f"  %folded.{c} = lshr {_ROW} %weighed.{c}, splat (i64 31)" for c in _EACH))}
+{_lines(*(f"  %mixed.{c} = xor {_ROW} %weighed.{c}, %folded.{c}" for c in _EACH))}
+  %low = add {_ROW} %mixed.0, %mixed.1
+  %upper = add {_ROW} %mixed.2, %mixed.3
+  %all = add {_ROW} %low, %upper
+  %sum = call i64 @llvm.vector.reduce.add.v4i64({_ROW} %all)
   %own = add i64 %sum, %target
   %last = mul i64 %own, {_SPREAD}
   ret i64 %last

@@ -9,7 +9,7 @@ A *unit* is what is compiled at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from drywell.base.dtypes import TYPES
 from drywell.engine import llvm_memory
 from drywell.machine.special import special_type
 from drywell.program import operands as ops
+from drywell.program.flow import targets
 from drywell.program.link import Executable, Linked
 
 CHUNK = 16
@@ -31,11 +32,16 @@ LANES, BRANCH, NATIVE, LEAVE = "lanes", "branch", "native", "leave"
 """What an instruction is to compiled code: one that it computes, a branch, a machine instruction that it
 has a form of, one that it leaves for unless its guard lets it pass."""
 
-STATUSES = 4
-LEFT, MISSED, GOES_ON, JUMPED = range(STATUSES)
+UNIT_NAME = "drywell.unit"
+"""The function that a unit is."""
+
+STATUSES = 8
+LEFT, MISSED, GOES_ON, JUMPED, WAITS, DIVIDES, YIELDS, EXITS = range(STATUSES)
 """Why compiled code returned: the instruction at the place is to be interpreted; so it is, for its access
 could not be made, and what is behind it in its chunk has been counted; execution goes on at the place; it
-has jumped there, and the warp's other splits may come first.
+has jumped there, and the warp's other splits may come first; the instruction at the place has been executed
+and waits (only where `native.turns` drives); the branch there, not yet executed, divides the lanes, or makes
+the split give way; the instruction there, not yet executed, ends lanes.
 """
 
 _MOVING_SPECIALS = ("%clock", "%globaltimer", "%pm")
@@ -72,8 +78,9 @@ class Chunk:
 
     @property
     def is_entered(self) -> bool:
-        """Say whether compiled code is entered here: it can do something."""
-        return bool(self.code) or self.end in (BRANCH, NATIVE)
+        """Say whether compiled code is entered here: it can do something, if only pass a guard."""
+        is_guarded = self.last is not None and self.last.guard is not None
+        return bool(self.code) or self.end in (BRANCH, NATIVE) or is_guarded
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +90,10 @@ class Layout:
     `unit_of` gives the unit that a place enters (-1: none), `chunk_of` the place where the chunk around a
     place begins, `lanes_end` where the lane instructions of its chunk end, `counted_at` the place at which
     executions of an instruction are counted. `specials` are the special registers that compiled code reads.
+    The text of every unit follows from `identity` ('' where that is not known).
+
+    With `is_told` compiled code tells what clusters do (`compiled_told`): that a chunk is begun at
+    `told_starts`, and what is lost at `divisions`.
     """
 
     executable: Executable
@@ -94,6 +105,10 @@ class Layout:
     lanes_end: list[int]
     counted_at: NDArray[np.int64]
     specials: tuple[str, ...]
+    identity: str = ""
+    is_told: bool = False
+    told_starts: frozenset[int] = frozenset()
+    divisions: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def has_forms(self) -> bool:
@@ -112,9 +127,12 @@ def lay_out(
     forms: Forms,
     watched: frozenset[int] = frozenset(),
     is_observed: bool = False,
+    identity: str = "",
+    divisions: Mapping[int, int] | None = None,
 ) -> Layout:
     """Cut an executable whose global and const variables lie at `addresses`. What stands at the places
-    `watched` is left to the interpreter, and when the run is observed, so are accesses.
+    `watched` is left to the interpreter, and when the run is observed, so are accesses. With `divisions` what
+    clusters do is told. All of these follow from `identity`, where it is given.
     """
     cut = _Cut(forms, watched, is_observed)
     chunks = [c for linked in executable.functions for c in cut.chunks(linked)]
@@ -130,10 +148,13 @@ def lay_out(
             for pc in range(chunk.start, chunk.next_pc):
                 chunk_of[pc], lanes_end[pc] = chunk.start, chunk.end_pc
             counted_at[chunk.start : chunk.end_pc] = chunk.start
-    specials = sorted({name for chunk in chunks for i in chunk.code for name in _specials(i)})
-    native = {name for chunk in chunks if chunk.last is not None for name in _specials(chunk.last)}
+    specials = sorted({name for chunk in chunks for i in chunk.code for name in ops.specials(i)})
+    native = {name for chunk in chunks if chunk.last is not None for name in ops.specials(chunk.last)}
     names = tuple(dict.fromkeys((*specials, *sorted(n for n in native if not _is_moving(n)))))
-    return Layout(executable, addresses, forms, units, unit_of, chunk_of, lanes_end, counted_at, names)
+    cutting = executable, addresses, forms, units, unit_of, chunk_of, lanes_end, counted_at, names, identity
+    if divisions is None:
+        return Layout(*cutting)
+    return Layout(*cutting, True, chunk_starts(executable), divisions)
 
 
 def _units(chunks: list[Chunk]) -> Iterator[tuple[Chunk, ...]]:
@@ -186,6 +207,8 @@ class _Cut:
         declaration = instruction.declaration
         if declaration.name == "bra" and isinstance(instruction.sources[0], ops.Target):
             return BRANCH
+        if declaration.name == "brx_idx":
+            return BRANCH
         if not _has_plain_operands(instruction):
             return LEAVE
         if not declaration.is_lane:
@@ -204,7 +227,7 @@ def function_starts(linked: Linked) -> set[int]:
     that is no lane instruction, and in between so that chunks stay short.
     """
     code, base = linked.function.code, linked.pc_base
-    starts = {t + base for i in code if isinstance(i, ops.Bound) for t in _targets(i)}
+    starts = {target + base for instruction in code for target in targets(instruction)}
     size = CHUNK
     for pc, instruction in enumerate(code, base):
         if size == CHUNK or pc in starts:
@@ -216,36 +239,25 @@ def function_starts(linked: Linked) -> set[int]:
     return starts
 
 
-def _targets(instruction: ops.Bound) -> Iterator[int]:
-    for source in instruction.sources:
-        if isinstance(source, ops.Target):
-            yield source.pc
-        elif isinstance(source, ops.Targets):
-            yield from source.pcs
-
-
 def _is_reached(instruction: ops.Bound) -> bool:
     """Say whether compiled code reaches the memory that a lane instruction accesses."""
     space = str(instruction.mods["space"] or "") if "space" in instruction.mods else ""
     return llvm_memory.is_reachable(space.removesuffix("::entry").removesuffix("::func"))
 
 
+_PLAIN = frozenset({ops.Register, ops.Immediate, ops.Negated, ops.Discard, type(None)})
+
+
 def _has_plain_operands(instruction: ops.Bound) -> bool:
     """Say whether all operands are values of one moment."""
-    for source in (*instruction.sources, *instruction.destinations):
-        for leaf in ops.leaves(source):
-            if isinstance(leaf, (ops.FunctionRef, ops.Target, ops.Targets)):
-                return False
-            if isinstance(leaf, ops.Special) and _is_moving(leaf.name):
-                return False
+    for operand in (*instruction.sources, *instruction.destinations):
+        if type(operand) not in _PLAIN:
+            for leaf in ops.leaves(operand):
+                if isinstance(leaf, (ops.FunctionRef, ops.Target, ops.Targets)):
+                    return False
+                if isinstance(leaf, ops.Special) and _is_moving(leaf.name):
+                    return False
     return True
-
-
-def _specials(instruction: ops.Bound) -> Iterator[str]:
-    for source in instruction.sources:
-        for leaf in ops.leaves(source):
-            if isinstance(leaf, ops.Special):
-                yield leaf.name
 
 
 def _is_moving(special: str) -> bool:

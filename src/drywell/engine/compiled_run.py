@@ -8,37 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.span import NOWHERE
 from drywell.engine.compiled_code import CompiledCode, driver
 from drywell.engine.compiled_context import GridContext, WarpContext
 from drywell.engine.compiled_jumps import digest
-from drywell.engine.compiled_layout import CHUNK, GOES_ON, LEFT, MISSED
+from drywell.engine.compiled_layout import CHUNK, GOES_ON, JUMPED, LEFT, MISSED, STATUSES
 from drywell.engine.llvm_memory import CONTEXT
 from drywell.engine.native.state import BLOCK
 from drywell.machine.lanes import FULL
 
 if TYPE_CHECKING:
-    from drywell.engine.native.state import Machine
+    from drywell.engine.kinds import Kinds
+    from drywell.engine.native.learn import Tables
     from drywell.engine.splits import Split, WarpState
     from drywell.engine.threaded import Threaded
     from drywell.machine.warp import Warp
 
-FUEL, IS_EXACT, BACK_JUMPS, PATIENCE, SEEN, CHANGED, UNITS, PENDING, MASK, LIMIT, NUM_MEETS, MEETS = (
-    CONTEXT[name]
-    for name in (
-        "fuel",
-        "is_exact",
-        "back_jumps",
-        "patience",
-        "seen",
-        "changed",
-        "units",
-        "pending",
-        "mask",
-        "limit",
-        "num_meets",
-        "meets",
-    )
-)
+FUEL, IS_EXACT, PATIENCE, MAY_WAIT = (CONTEXT[n] for n in ("fuel", "is_exact", "patience", "may_wait"))
+BACK_JUMPS, SEEN, CHANGED, PENDING = (CONTEXT[n] for n in ("back_jumps", "seen", "changed", "pending"))
+UNITS, MASK, LIMIT, NUM_MEETS, MEETS = (CONTEXT[n] for n in ("units", "mask", "limit", "num_meets", "meets"))
+KINDS, KINDS_WARP = CONTEXT["kinds"], CONTEXT["kinds_warp"]
 MISSED_PLAN = BLOCK["missed"]
 _EVERYWHERE = 1 << 62
 
@@ -46,8 +35,9 @@ _EVERYWHERE = 1 << 62
 class Native:
     """The compiled code of a grid's executable as its warps run it."""
 
-    def __init__(self, code: CompiledCode, threaded: Threaded, grid: Any) -> None:
+    def __init__(self, code: CompiledCode, threaded: Threaded, grid: Any, kinds: Kinds | None = None) -> None:
         self.code = code
+        self.kinds = kinds
         self.threaded = threaded
         self.grid = grid
         self.layout = code.layout
@@ -56,7 +46,7 @@ class Native:
         self.has_forms = code.layout.has_forms
         self.is_quiet = self.has_forms and grid.options.schedule == "eager"
         self._common = GridContext(grid)
-        self._tables: Any = None
+        self._tables: Any = None if kinds is None else kinds.tables
         self._touched_by_chunk: dict[int, frozenset[int]] = {}
 
     def heat(self, is_full: bool) -> list[int]:
@@ -72,31 +62,39 @@ class Native:
         warp = state.warp
         if self.drive is None:
             self.drive = driver()
-        if state.context is None:
-            state.context = WarpContext(warp, self._common, self.layout, self._machine(warp))
+        at = self.context(state).at
+        if warp.span is NOWHERE:
             warp.span = self.threaded.spans[split.pc]  # it has begun
-        at = state.context.at
-        at[PATIENCE], at[IS_EXACT] = patience, is_exact
+        at[PATIENCE], at[IS_EXACT], at[MAY_WAIT] = patience, is_exact, 0
         if warp.mask is FULL:
             at[UNITS] = self.code.full.address
             return
         at[UNITS] = self.code.masked.address
         at[MASK] = int.from_bytes(np.packbits(split.mask, bitorder="little").tobytes(), "little")
-        at[LIMIT] = _limit(state, split)
+        at[LIMIT] = _limit(state, split, is_close=patience == 0)
         at[NUM_MEETS] = len(meet)
         for k, pc in enumerate(meet):
             at[MEETS + k] = self.layout.chunk_of[pc]
 
-    def _machine(self, warp: Warp) -> Machine | None:
-        """Return what native machine instructions know of a warp."""
-        if not self.has_forms:
-            return None
-        from drywell.engine.native.learn import Tables
-        from drywell.engine.native.state import Machine
+    def context(self, state: WarpState) -> WarpContext:
+        """Return what compiled code knows of a warp."""
+        if state.context is None:
+            tables = self._machine_tables() if self.has_forms else None
+            state.context = self._common.context(state.warp, self.layout, tables)
+            if self.kinds is not None:
+                at = state.context.at
+                at[KINDS], at[KINDS_WARP] = self.kinds.words_of(state.warp)
+        context: WarpContext = state.context
+        return context
 
+    def _machine_tables(self) -> Tables:
+        """Return what native machine instructions know of the run."""
         if self._tables is None:
+            from drywell.engine.native.learn import Tables
+
             self._tables = Tables(self.grid)
-        return Machine(warp, self._tables)
+        tables: Tables = self._tables
+        return tables
 
     def run(
         self, state: WarpState, split: Split, heat: list[int], pc: int, fuel: int
@@ -141,13 +139,20 @@ class Native:
         if at[CHANGED]:
             at[CHANGED] = 0
             self.grid.version += 1
-        pc, status = result >> 2, result & 3
+        pc, status = divmod(result, STATUSES)
+        if status > JUMPED:
+            status = LEFT
+        self.account(state, pc, status)
+        return pc, status
+
+    def account(self, state: WarpState, pc: int, status: int) -> None:
+        """Make the plan that was missing where compiled code has left, and count what it has not executed."""
+        context = state.context
         if status == LEFT:
             if context.block is not None and context.block[MISSED_PLAN]:
                 context.machine.learn()
         elif status == MISSED:
             context.passed[pc : self.layout.lanes_end[pc]] += 1
-        return pc, status
 
     def digest(self, warp: Warp, target: int) -> int:
         """Return the digest that compiled code takes of a jump's target and a warp's registers."""
@@ -178,13 +183,17 @@ def _forget_waited(state: WarpState) -> None:
         del fresh[k]
 
 
-def _limit(state: WarpState, split: Split) -> int:
-    """Return the place from which on another split of the warp comes first after a jump."""
+def _limit(state: WarpState, split: Split, is_close: bool) -> int:
+    """Return the place from which on another split of the warp comes first after a jump; when it is looked at
+    closely whether the warp repeats itself, each jump is to be seen.
+    """
     limit = _EVERYWHERE
     for other in state.splits:
         if other is split:
             continue
         if other.held is not None:
+            if _waits_for_lanes(other) and not is_close:
+                continue
             return 0
         if other.is_parked or other.has_yielded or len(other.stack) < len(split.stack):
             continue
@@ -192,3 +201,10 @@ def _limit(state: WarpState, split: Split) -> int:
             return 0
         limit = min(limit, other.pc)
     return limit
+
+
+def _waits_for_lanes(split: Split) -> bool:
+    """Say whether only the other lanes of its warp can let a split go on."""
+    assert split.held is not None
+    wait = split.held.outcome
+    return wait.reason.kind == "warp_barrier" and not wait.ready()

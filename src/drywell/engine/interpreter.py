@@ -43,6 +43,7 @@ class Interpreter:
         self.clocks = threaded.clocks
         self.clock_at_end = 0
         self.native = native
+        self.gives_back = False
         self._cold = [NEVER] * len(threaded.steps)
         self._everywhere = [True] * len(threaded.steps)
         self.turn_ends = self._everywhere
@@ -61,6 +62,30 @@ class Interpreter:
             self.wake(state)
             split = state.choose()
         return self._stop(fuel, left)
+
+    def go_on(
+        self, state: WarpState, split: Split | None, left: int, rounds: int, fuel: int, status: int | None
+    ) -> tuple[Split | None, int]:
+        """Go on with a turn of `fuel` instructions that began when the warp's `rounds` were so many and has
+        `left` of them, until it is over or compiled code can go on; return the split that it can go on with,
+        None when the turn is over, and what is left.
+
+        `status` says why compiled code has left `split`, None that it stands between two runs of splits.
+        """
+        self._start(fuel, is_exact=False)
+        self.gives_back = True
+        is_left = status is not None and status != GOES_ON
+        while split is not None and (status is not None or (left > 0 and state.rounds == rounds)):
+            left = self._run(state, split, left, is_left)
+            if not self.gives_back:
+                self.grid.clock = self.clock_at_end - fuel
+                return split, left
+            status, is_left = None, False
+            self.wake(state)
+            split = state.choose()
+        self.gives_back = False
+        self._stop(fuel, left)
+        return None, left
 
     def only_repeats(self, state: WarpState, fuel: int) -> bool:
         """Run a warp for about `fuel` instructions and tell whether it would go on like this for ever.
@@ -142,7 +167,7 @@ class Interpreter:
     def _select(self, state: WarpState, split: Split) -> None:
         state.warp.mask = FULL if np.count_nonzero(split.mask) == LANES else split.mask
 
-    def _run(self, state: WarpState, split: Split, fuel: int) -> int:
+    def _run(self, state: WarpState, split: Split, fuel: int, is_left: bool = False) -> int:
         threaded, warp, counts = self.threaded, state.warp, state.counts
         steps, spans, touched, flags = threaded.steps, threaded.spans, threaded.touched, threaded.flags
         is_alone = len(state.splits) == 1
@@ -154,7 +179,10 @@ class Interpreter:
         native, heat, is_begun, ends = self.native, self._heat(warp), False, self.turn_ends
         try:
             while fuel > 0 or not ends[pc]:
-                if heat[pc] >= 0 and native is not None and pc not in meet:
+                if heat[pc] >= 0 and native is not None and pc not in meet and not is_left:
+                    if self.gives_back and not heat[pc] and not busy and not len(pending):
+                        self.gives_back = False
+                        break
                     if not is_begun:
                         native.begin(state, split, meet, self.patience, ends is self._everywhere)
                         is_begun = True
@@ -185,6 +213,8 @@ class Interpreter:
                     follow_unwritten(threaded, state, pc)
                 counts[pc] += 1
                 held = steps[pc](warp)
+                is_begun = is_begun and is_alone  # it may have let lanes go on that waited
+                is_left = False
                 if held is PASSED:
                     counts[pc] -= 1
                     held = None

@@ -40,6 +40,18 @@ _WORDS = (
     "num_meets",
     "machine",
     "pending",
+    "kinds",
+    "kinds_warp",
+    "target",
+    "taken",
+    "may_wait",
+    "may_meet",
+    "live",
+    "wait_kind",
+    "wait_place",
+    "wait_live",
+    "wait_value",
+    "wait_result",
     *(f"{w}_{f}" for w in WINDOWS for f in WINDOW_FIELDS),
 )
 CONTEXT = {name: k for k, name in enumerate((*_WORDS, "meets"))}
@@ -54,6 +66,14 @@ one. `changed` is set when state changes that warps share. `runs` and `passed` c
 Of divergent code, `mask` are the lanes that execute, `limit` the place at and behind which a jump gives
 way to other lanes, and `meets` (the first of 32, `num_meets` are in use) the chunks in which others
 stand.
+
+`target` is where a branch goes that divides the lanes or makes the split give way, and `taken` the lanes
+that take it, or that exit. Where an instruction `may_wait`, for other lanes of its warp where it `may_meet`,
+it says in `wait_kind` and the words behind it for what (`native.turn_words.SPLIT`). `live` are the lanes that
+have not exited (0: not known).
+
+`kinds` is the address of what is told of the warp's cluster, and `kinds_warp` the warp as it is told there
+(`native.kinds`).
 
 `machine` is the address of the words of `engine/native`; while operations are `pending`, machine instructions
 are the interpreter's.
@@ -78,9 +98,7 @@ def is_reachable(space: str) -> bool:
     return space in _WINDOW_OF
 
 
-def load(
-    w: Writer, space: str, address: Lanes, mask: str, width: int, count: int
-) -> tuple[str, list[Lanes]]:
+def load(w: Writer, space: str, address: Lanes, mask: str, width: int, count: int) -> tuple[str, list[Lanes]]:
     """Load `count` elements of `width` bits per lane of `mask` (an i32), 0 in other lanes; return also the
     i1 that says whether it could be done.
     """

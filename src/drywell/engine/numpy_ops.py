@@ -27,7 +27,6 @@ _REVERSED = np.array([int(f"{k:08b}"[::-1], 2) for k in range(256)], np.uint8)
 _FLOATS: dict[str, Any] = {"f16": np.dtype("<f2"), "f32": np.dtype("<f4"), "f64": np.dtype("<f8")}
 
 
-
 @lru_cache(maxsize=4096)
 def _constant(value: int, width: int) -> Array:
     if width == 128:

@@ -3,15 +3,20 @@
 An object is kept under the digest of all it follows from: the text, how and for which processor it was
 compiled, the versions of LLVM, llvmlite and Drywell. So a text must not hold an address of this process; what
 it calls it declares, and `llvmlite.binding.add_symbol` has said where that lies.
+
+To find an object its text must be written. Where that follows from something shorter (the *identity*: a name,
+the digest of a program) and Drywell's own source, a *note* under the identity says which object it is, and
+what that calls: `keep` and `kept`.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -21,7 +26,8 @@ from typing import Any
 import llvmlite
 from llvmlite import binding as llvm
 
-from drywell.engine.object_store import ObjectStore, default_folder
+from drywell.base.own_code import is_own_digest, own_digest
+from drywell.base.object_store import ObjectStore, default_folder
 
 NUM_KEPT = 512
 """How many modules stay loaded, those used last, so that a kernel launched again finds its code in memory."""
@@ -49,13 +55,16 @@ class Target:
 @dataclass(frozen=True, slots=True, eq=False)
 class Code:
     """A loaded module: where its functions lie, as long as this object lives. `seconds` are the CPU seconds
-    it took by phase (`load`; `parse` and `compile` when it was not found).
+    it took by phase (`load`; `compile` when it was not found). `key` is that of its object, `calls` are the
+    functions that it declares.
     """
 
     addresses: Mapping[str, int]
     is_from_store: bool
     seconds: Mapping[str, float]
     tracker: Any
+    key: str = ""
+    calls: tuple[str, ...] = ()
 
     def function(self, name: str, *arguments: Any, result: Any = ctypes.c_int32) -> Any:
         """Return a function as ctypes calls it, of arguments of these ctypes."""
@@ -81,14 +90,44 @@ def load_or_compile(
         cpu, features = host_cpu, host_features if features is None else features
     target = Target(cpu, features or "", optimise, vectorise)
     key = _key(text, names, target)
-    code = _loaded.get(key)
-    if code is None:
-        code = _loaded[key] = _load(key, text, names, target)
-        while len(_loaded) > NUM_KEPT:
-            _loaded.popitem(last=False)
-    else:
-        _loaded.move_to_end(key)
-    return code
+    return _known(key) or _remember(key, _load(key, text, names, target))
+
+
+def keep(identity: str, code: Code, more: Sequence[Any] = ()) -> None:
+    """Note that an identity leads to this code. `more` is plain data for whoever asks for it."""
+    folder = default_folder()
+    if folder is not None and is_own_digest():
+        note = {"object": code.key, "calls": code.calls, "more": list(more)}
+        _store(folder).write(_note_key(identity), json.dumps(note).encode())
+
+
+def kept(identity: str, names: Sequence[str], find: Callable[[str, Sequence[Any]], int]) -> Code | None:
+    """Return the code, with its functions `names`, that an identity leads to; None where that is not known.
+
+    `find` gives the address of a function that it calls (0: there is none), from its name and `more`.
+    """
+    key, folder = _note_key(identity), default_folder()
+    code = _known(key)
+    if code is not None or folder is None or not own_digest():
+        return code
+    store, begun = _store(folder), process_time()
+    note = store.read(key)
+    if note is None:
+        return None
+    told = json.loads(note)
+    image = store.read(told["object"])
+    imports = {name: find(name, told["more"]) for name in told["calls"]}
+    if image is None or not all(imports.values()):
+        return None
+    tracker = _linker.link(key, image, names, imports)
+    addresses = {name: int(tracker[name]) for name in names}
+    seconds = {"load": process_time() - begun}
+    return _remember(key, Code(addresses, True, seconds, tracker, told["object"], tuple(told["calls"])))
+
+
+def declared_in(text: str) -> tuple[str, ...]:
+    """Return the names of the functions that a module declares, intrinsics left out."""
+    return tuple(_DECLARED.findall(text))
 
 
 def emit(text: str, target: Target) -> bytes:
@@ -106,6 +145,21 @@ def emit(text: str, target: Target) -> bytes:
 
 # -------------------------------------------------------------------- what is kept in this process
 _loaded: OrderedDict[str, Code] = OrderedDict()
+
+
+def _known(key: str) -> Code | None:
+    """Return the code of a key, if it is loaded."""
+    code = _loaded.get(key)
+    if code is not None:
+        _loaded.move_to_end(key)
+    return code
+
+
+def _remember(key: str, code: Code) -> Code:
+    _loaded[key] = code
+    while len(_loaded) > NUM_KEPT:
+        _loaded.popitem(last=False)
+    return code
 
 
 class _Linker:
@@ -148,16 +202,13 @@ def _load(key: str, text: str, names: Sequence[str], target: Target) -> Code:
         seconds["compile"] = process_time() - begun
         if folder is not None:
             _store(folder).write(key, image)
-    tracker = _linker.link(key, image, names, _imports(text))
+    calls = declared_in(text)
+    known = {name: llvm.address_of_symbol(name) for name in calls}
+    imports = {name: address for name, address in known.items() if address}
+    tracker = _linker.link(key, image, names, imports)
     seconds["load"] = process_time() - begun - seconds.get("compile", 0.0)
     addresses = {name: int(tracker[name]) for name in names}
-    return Code(addresses, is_from_store, seconds, tracker)
-
-
-def _imports(text: str) -> dict[str, int]:
-    """Return the addresses of the functions that a module declares, as far as they are known here."""
-    found = {name: llvm.address_of_symbol(name) for name in _DECLARED.findall(text)}
-    return {name: address for name, address in found.items() if address}
+    return Code(addresses, is_from_store, seconds, tracker, key, calls)
 
 
 # -------------------------------------------------------------------- LLVM's side
@@ -172,6 +223,11 @@ def _key(text: str, names: Sequence[str], target: Target) -> str:
     digest = sha256(repr((versions, target, tuple(names))).encode())
     digest.update(text.encode())
     return digest.hexdigest()
+
+
+def _note_key(identity: str) -> str:
+    """Return the key of the note of an identity, for this processor and this source of Drywell."""
+    return _key(f"{own_digest()} {identity}", (), Target(*_host(), 0, False))
 
 
 @lru_cache(maxsize=1)

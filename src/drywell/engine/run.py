@@ -8,27 +8,35 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drywell.arch import Gpu
 from drywell.base.activity import WarpActivity
 from drywell.base.errors import BudgetError, DeadlockError, DrywellError, KernelFault
 from drywell.base.events import Observer
 from drywell.base.options import Options
+from drywell.base.span import Span
 from drywell.engine.blas_threads import one_blas_thread
+from drywell.engine.by_kinds import Alone, Judge, Known, Verdict, facts_of, judge_kinds, known_of, may_compare
+from drywell.engine.collector import rare_collections
 from drywell.engine.compiled_code import compiled_code
 from drywell.engine.compiled_layout import Forms, no_form
 from drywell.engine.compiled_run import Native
+from drywell.engine.kinds import Kinds
 from drywell.engine.native.tensor_core_multiplier import Multiplier
 from drywell.engine.remainders import watch_descriptors
 from drywell.engine.scheduler import Scheduler
 from drywell.engine.threaded import Threaded, compile_executable
+from drywell.engine.timed import Tell, TimedScheduler
 from drywell.engine.trace import Trace
 from drywell.engine.workers import in_processes, num_workers
 from drywell.machine.gmem import GlobalMemory
 from drywell.machine.grid import Dim3, Grid, Kernel, num_modelled_sms
+from drywell.machine.lanes import LANES
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.smem import SmemSymbol
-from drywell.program.arrivals import arrivals
+from drywell.program.arrivals import Arrival, arrivals
+from drywell.program.independence import meeting_place
 from drywell.program.link import SHARED_BASE, Executable
 
 
@@ -51,7 +59,7 @@ class Outcome:
     error that ended it, if any.
 
     It ran in `workers` processes, of which `grid` is the first's; `alone` says why there is only one where
-    more were asked for.
+    more were asked for. `verdict` is what there is to say of a launch that was judged by kinds.
     """
 
     grid: Grid
@@ -60,6 +68,7 @@ class Outcome:
     error: DrywellError | None
     workers: int = 1
     alone: str = ""
+    verdict: Verdict | None = None
 
 
 def smem_symbols(executable: Executable) -> tuple[SmemSymbol, ...]:
@@ -83,35 +92,17 @@ def _kernel(executable: Executable, launch: Launch) -> Kernel:
 
 def place_globals(executable: Executable, gmem: GlobalMemory) -> dict[str, int]:
     """Place the module's global and const variables with their initial bytes; return their addresses."""
-    addresses: dict[str, int] = {}
+    contents = {storage.name: np.zeros(storage.size, np.uint8) for storage in executable.globals}
+    addresses = {
+        storage.name: gmem.place(storage.name, contents[storage.name], storage.space == "const")
+        for storage in executable.globals
+    }
     for storage in executable.globals:
-        content = np.zeros(storage.size, np.uint8)
+        content = contents[storage.name]
+        content[:] = np.frombuffer(storage.image(addresses), np.uint8)
         content.setflags(write=False)
-        addresses[storage.name] = gmem.place(storage.name, content, storage.space == "const")
-    for storage in executable.globals:
-        view = gmem.view(addresses[storage.name], storage.size)
-        view[:] = np.frombuffer(storage.image(addresses), np.uint8)
+        gmem.view(addresses[storage.name], storage.size)[:] = content
     return addresses
-
-
-def _activity(threaded: Threaded, scheduler: Scheduler) -> tuple[WarpActivity, ...]:
-    """Say what each warp did: instructions by unit, and how often each machine instruction."""
-    names = sorted({d.unit for d in threaded.declarations if d is not None})
-    number = {name: k for k, name in enumerate(names)}
-    unit_of = np.array([len(names) if d is None else number[d.unit] for d in threaded.declarations])
-    is_site = np.array([d is not None and not d.is_lane for d in threaded.declarations])
-    opcodes = {pc: threaded.declarations[pc].opcode for pc in np.flatnonzero(is_site).tolist()}
-    out = []
-    for state in sorted(
-        (*scheduler.finished, *scheduler.states), key=lambda s: (s.warp.cta.linear, s.warp.index)
-    ):
-        counts = scheduler.counts(state)
-        by_unit = np.bincount(unit_of, counts, len(names) + 1).astype(np.int64).tolist()
-        units = {name: by_unit[k] for name, k in number.items() if by_unit[k]}
-        places = np.flatnonzero(is_site & (counts != 0)).tolist()
-        sites = [(threaded.spans[pc], opcodes[pc], int(counts[pc])) for pc in places]
-        out.append(WarpActivity(state.warp.cta.index, state.warp.index, units, tuple(sites)))
-    return tuple(out)
 
 
 def run(
@@ -123,19 +114,25 @@ def run(
     options: Options,
     observers: Sequence[Observer] = (),
     trace: Trace | None = None,
+    judge: Judge | None = None,
+    tell: Tell | None = None,
 ) -> Outcome:
     """Run the entry until it ends or cannot go on; the error is in the outcome, with whatever the kernel
-    had written left in `gmem`. A `trace` logs every step.
+    had written left in `gmem`. A `trace` logs every step. `tell` is told of the intervals of a timed run. A
+    `judge` may say by the kinds of clusters what the observers would (`by_kinds`); they have then been told
+    of nothing.
 
     KeyboardInterrupt passes through. Raises LaunchError for dimensions that cannot be.
     """
     threaded = compile_executable(executable, addresses)
-    if observers:
-        watch_descriptors(threaded, executable)
-    given = _Given(executable, launch, gmem, addresses, gpu, options, tuple(observers), trace, threaded)
+    given = _Given(executable, launch, gmem, addresses, gpu, options, tuple(observers), trace, threaded, tell)
     is_watched = bool(observers) or trace is not None
     count, alone = num_workers(executable, options, *_homes(given), is_watched)
-    with one_blas_thread():
+    if judge is not None and (by_kinds := _run_by_kinds(given, judge)) is not None:
+        return replace(by_kinds, alone=alone)
+    if observers:
+        watch_descriptors(threaded, executable)
+    with one_blas_thread(), rare_collections():
         shared = _run_in_shares(given, count) if count > 1 else None
         return shared or replace(_run_share(given, (0, 1)), alone=alone)
 
@@ -153,6 +150,7 @@ class _Given:
     observers: tuple[Observer, ...]
     trace: Trace | None
     threaded: Threaded
+    tell: Tell | None = None
 
 
 def _homes(given: _Given) -> tuple[int, int]:
@@ -182,7 +180,90 @@ def _run_in_shares(given: _Given, count: int) -> Outcome | None:
     return Outcome(grid, executed, tuple(activity), None, count)
 
 
-def _native(given: _Given, grid: Grid, has_forms: bool) -> Native:
+@dataclass(slots=True)
+class _Telling:
+    """Asks a run to tell what its clusters do: all of them, or only the one whose first CTA is `cluster`. The
+    run leaves `kinds` behind. Of the stores at `compared` it is told whether they change anything.
+    """
+
+    divisions: dict[int, int]
+    compared: frozenset[Span]
+    cluster: int | None = None
+    kinds: Kinds | None = None
+
+    def begin(self, given: _Given, grid: Grid) -> Kinds:
+        """Take note of a grid that is about to run."""
+        if self.cluster is not None:
+            grid.confine(self.cluster)
+        self.kinds = Kinds(grid, given.executable, given.addresses)
+        self.kinds.attach(given.threaded, self.divisions, self.compared)
+        return self.kinds
+
+
+def _run_by_kinds(given: _Given, judge: Judge) -> Outcome | None:
+    """Run a launch without observers and judge one cluster of each kind; None, with global memory as it was,
+    when that cannot be done.
+    """
+    options, launch = given.options, given.launch
+    is_plain = options.schedule == "eager" and options.engine != "interpreter" and given.trace is None
+    num_clusters, _ = _homes(given)
+    num_warps = -(-prod(launch.block) // LANES) * prod(launch.cluster)
+    if not is_plain or not may_compare(given.executable, num_clusters, num_warps):
+        return None
+    way = launch.block, launch.cluster, launch.dynamic_smem, launch.max_registers, launch.is_explicit_cluster
+    known = known_of(given.executable, (way, given.gpu.name, replace(options, workers=None), judge.key))
+    this = launch.grid, launch.params, judge.names
+    if this in known.refused:
+        return None
+    before_it = known.compared
+    with one_blas_thread(), rare_collections():
+        outcome, compared = _judged(given, judge, known), known.compared
+        if outcome is None and compared != before_it:
+            outcome = _judged(given, judge, known)
+    if outcome is None:
+        known.refused.add(this)
+    return outcome
+
+
+def _judged(given: _Given, judge: Judge, known: Known) -> Outcome | None:
+    """Run a launch and judge its kinds of clusters; None, memory being as before, when that cannot be."""
+    gmem, first = given.gmem, _Telling(facts_of(given.executable).divisions, known.compared)
+    outcome, verdict = _run_telling(given, first, ()), None
+    after: list[NDArray[np.uint8]] = []
+
+    def alone(cluster: int, observer: Observer) -> Alone:
+        if not after:
+            after.append(gmem.buffer.data.copy())
+        gmem.restore()
+        telling = replace(first, cluster=cluster, kinds=None)
+        rerun = _run_telling(given, telling, (observer,))
+        assert telling.kinds is not None
+        rerun.grid.let_go_of_all()
+        return Alone(rerun.error is None and not rerun.grid.remarks, telling.kinds)
+
+    if outcome.error is None and not outcome.grid.remarks and first.kinds is not None:
+        verdict = judge_kinds(first.kinds, known, judge, alone)
+    if verdict is None:
+        outcome.grid.let_go_of_all()
+        gmem.restore()
+        return None
+    for data in after:
+        gmem.buffer.data[:] = data
+    return replace(outcome, verdict=verdict)
+
+
+def _run_telling(given: _Given, telling: _Telling, observers: tuple[Observer, ...]) -> Outcome:
+    """Run a launch, or one cluster of it, that tells what clusters do."""
+    threaded = compile_executable(given.executable, given.addresses)
+    if observers:
+        watch_descriptors(threaded, given.executable)
+    try:
+        return _run_share(replace(given, observers=observers, threaded=threaded), (0, 1), telling=telling)
+    finally:
+        threaded.steps.clear()  # they know it: nothing is left for the garbage collector
+
+
+def _native(given: _Given, grid: Grid, has_forms: bool, telling: _Telling | None) -> Native:
     """Return the compiled code of the executable as the warps of a grid run it; with native machine
     instructions where nobody observes: all of them when operations perform at once, else those by which the
     lanes of a warp exchange values.
@@ -199,8 +280,9 @@ def _native(given: _Given, grid: Grid, has_forms: bool) -> Native:
         given.threaded.watched,
         bool(grid.observers),
         grid.options.engine == "jit",
+        None if telling is None else telling.divisions,
     )
-    return Native(code, given.threaded, grid)
+    return Native(code, given.threaded, grid, None if telling is None else telling.kinds)
 
 
 MOST_RETAKEN = 1_000_000
@@ -214,9 +296,23 @@ def _tells_of_arrivals(error: DrywellError, budget: int) -> bool:
     return isinstance(error, DeadlockError) or (isinstance(error, KernelFault) and "MBAR" in error.rule)
 
 
-def _run_share(given: _Given, share: tuple[int, int], has_forms: bool = True) -> Outcome:
+def _scheduler(given: _Given, grid: Grid, native: Native | None) -> Scheduler:
+    """Return what drives a grid."""
+    executable, options = given.executable, given.options
+
+    def sites() -> tuple[Arrival, ...]:
+        return arrivals(executable)
+
+    if options.schedule == "timed":
+        return TimedScheduler(given.threaded, grid, options, sites, executable, given.tell)
+    return Scheduler(given.threaded, grid, options, sites, native, lambda: meeting_place(executable) is None)
+
+
+def _run_share(
+    given: _Given, share: tuple[int, int], has_forms: bool = True, telling: _Telling | None = None
+) -> Outcome:
     """Run a share of the clusters until it ends or cannot go on. Native arrivals are in no ledger: where an
-    error tells of them, the run is taken again without.
+    error tells of them, the run is taken again without. With `telling` it is not, and tells what clusters do.
     """
     launch = given.launch
     observers, trace, threaded = given.observers, given.trace, given.threaded
@@ -233,23 +329,26 @@ def _run_share(given: _Given, share: tuple[int, int], has_forms: bool = True) ->
         is_explicit_cluster=launch.is_explicit_cluster,
         share=share,
     )
+    if telling is not None:
+        telling.begin(given, grid)
     if given.options.engine != "interpreter":
         grid.multiplier = Multiplier()
     if trace is not None:
         trace.attach(grid, given.executable, given.addresses, threaded)
     native = None
-    if trace is None and given.options.engine != "interpreter":
-        native = _native(given, grid, has_forms)
-    may_retake = native is not None and native.is_quiet and share[1] == 1
-    before = given.gmem.buffer.data.copy() if may_retake else None
-    scheduler = Scheduler(threaded, grid, given.options, lambda: arrivals(given.executable), native)
+    is_timed = given.options.schedule == "timed"
+    if trace is None and given.options.engine != "interpreter" and not is_timed:
+        native = _native(given, grid, has_forms, telling)
+    may_retake = native is not None and native.is_quiet and share[1] == 1 and telling is None
+    scheduler = _scheduler(given, grid, native)
     error: DrywellError | None = None
     with np.errstate(all="ignore"):
         try:
             scheduler.run()
         except DrywellError as raised:
             error = raised
-    if before is not None and error is not None and _tells_of_arrivals(error, given.options.max_instructions):
-        given.gmem.buffer.data[:] = before
+    if may_retake and error is not None and _tells_of_arrivals(error, given.options.max_instructions):
+        given.gmem.restore()
         return _run_share(given, share, has_forms=False)
-    return Outcome(grid, scheduler.interpreter.executed, _activity(threaded, scheduler), error)
+    scheduler.close()
+    return Outcome(grid, scheduler.interpreter.executed, scheduler.told(), error)

@@ -1,22 +1,28 @@
 """The schedule: which warp runs next and when asynchronous operations take effect.
 
-`eager` performs every operation at once. `lazy` performs one only when nobody could go on without it, the
-most recently issued first, so that an operation which nothing orders comes as late as it legally may; a load
-or store of Tensor Memory yields to what has no cell in common with it. `seeded` picks warps, turns,
-operations and time-outs at random, the same for the same seed.
+`eager` performs every operation at once, and a cluster keeps the machine while its rounds of turns change
+something, so that what it does depends on no other cluster that it does not meet. `lazy` performs one only
+when nobody could go on without it, the most recently issued first, so that an operation which nothing orders
+comes as late as it legally may; a load or store of Tensor Memory yields to what has no cell in common with
+it. `seeded` picks warps, turns, operations and time-outs at random, the same for the same seed.
 """
 
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.activity import WarpActivity
 from drywell.base.errors import BudgetError, DrywellError
 from drywell.base.options import Options
+from drywell.engine.activity import Activity, Ended, told
 from drywell.engine.compiled_layout import CHUNK
 from drywell.engine.compiled_run import Native
 from drywell.engine.interpreter import Interpreter
@@ -26,6 +32,9 @@ from drywell.engine.threaded import Threaded
 from drywell.machine.queue import AsyncOp
 from drywell.program.arrivals import Arrival
 
+if TYPE_CHECKING:
+    from drywell.engine.compiled_rounds import Rounds
+
 TURN = 2_000
 """Instructions a warp executes before the next one's turn comes."""
 
@@ -34,11 +43,19 @@ QUIET = 20_000
 the warps only repeat themselves (at once when all seem to stand still); twice as many before the next look.
 """
 
+STRETCH = 64
+"""Rounds of turns after which, under the eager schedule, the next cluster has the machine if it may notice
+this one.
+"""
+
 SPIN_LOOK = 4_000
 """Instructions of one warp that such a look executes at most."""
 
 REMEMBERED = 256
 """Warps that have ended and keep what they held, for whoever looks: those of a long grid would not fit."""
+
+FORGOTTEN_AT_ONCE = 32
+"""How many more may be kept, so that this is looked at now and then."""
 
 IMPATIENCE = 1 / 16
 """How often, per turn of the seeded schedule, a wait that may time out does."""
@@ -75,8 +92,43 @@ def _goes_before(op: AsyncOp, access: AsyncOp) -> bool:
     return op.warp.cta.sm is not access.warp.cta.sm or first >= end
 
 
+class Gang:
+    """The warps of one cluster that have not ended; their states are made when first asked for. `team` is
+    what compiled code knows of them together.
+    """
+
+    def __init__(self, ctas: tuple[Any, ...], begin: Callable[[Any], WarpState]) -> None:
+        self.team: Any = None
+        self._ctas = ctas
+        self._begin = begin
+        self._states: list[WarpState] | None = None
+
+    @property
+    def states(self) -> list[WarpState]:
+        """Return the states of its warps, in order."""
+        if self._states is None:
+            self._states = [self._begin(warp) for cta in self._ctas for warp in cta.warps]
+        return self._states
+
+    @property
+    def has_ended(self) -> bool:
+        """Say whether all of them have ended."""
+        return self._states is not None and not self._states
+
+    def drop_ended(self) -> list[WarpState]:
+        """Let go of warps that have ended, and return them."""
+        done = [state for state in self.states if state.has_ended]
+        if done:
+            self._states = [state for state in self.states if not state.has_ended]
+        for state in done:
+            state.splits, state.turns = [], None
+        return done
+
+
 class Scheduler:
-    """Drives a grid from its first instruction to its last."""
+    """Drives a grid from its first instruction to its last. `sites` gives the places that arrive on
+    mbarriers, `are_apart` says that its clusters cannot notice each other.
+    """
 
     def __init__(
         self,
@@ -85,21 +137,30 @@ class Scheduler:
         options: Options,
         sites: Callable[[], tuple[Arrival, ...]] = tuple,
         native: Native | None = None,
+        are_apart: Callable[[], bool] = lambda: False,
     ) -> None:
         self.threaded = threaded
+        self._are_apart = are_apart
         self.sites = sites
         self.grid = grid
         self.options = options
         self.interpreter = Interpreter(threaded, grid, native)
+        self.activity = Activity(threaded)
         self.random = random.Random(options.seed)
-        self.states: list[WarpState] = []
+        self.gangs: list[Gang] = []
         self.finished: list[WarpState] = []
-        self.num_forgotten = 0
+        self.early: list[WarpState] = []
+        self.ended: list[Ended] = []
         self.timed_out: set[tuple[int, ...]] = set()
         self.quiet = 0
         self.look_after = QUIET
+        self.rounds: Rounds | None = None
         if options.schedule == "eager":
             self.interpreter.drain = self._drain
+            if native is not None and native.is_quiet:
+                from drywell.engine.compiled_rounds import Rounds
+
+                self.rounds = Rounds(native, self.interpreter, TURN, options.max_instructions, self._turn)
 
     # ---------------------------------------------------------------- the loop
     def run(self) -> None:
@@ -108,20 +169,40 @@ class Scheduler:
         Raises KernelFault, DeadlockError (nobody can go on), BudgetError (`max_instructions` executed).
         """
         self._admit()
-        while self.states or len(self.grid.pending):
+        while self.gangs or len(self.grid.pending):
             version = self.grid.version
-            ran = sum(self._turn(state) for state in self._order())
-            if self._reap() or self.grid.version != version:
+            ran = self._give_turns()
+            if self.grid.version != version:
                 self.timed_out.clear()
                 self.quiet, self.look_after = 0, QUIET
             elif not self._goes_on(ran) and not self._time_out():
                 raise self._stalled()
 
+    @property
+    def states(self) -> list[WarpState]:
+        """Return the states of the warps that are resident and have not ended."""
+        return [state for gang in self.gangs for state in gang.states]
+
     def counts(self, state: WarpState) -> NDArray[np.int64]:
         """Return how often a warp has executed each place."""
-        counts = np.array(state.counts, np.int64)
-        native = self.interpreter.native
-        return counts if native is None else counts + native.counts(state)
+        native, num_places = self.interpreter.native, len(self.threaded.steps)
+        counts = np.zeros(num_places, np.int64) if native is None else native.counts(state)
+        for pc, count in state.counts.items():
+            counts[pc] += count
+        return counts
+
+    def told(self) -> tuple[WarpActivity, ...]:
+        """Say what each warp did."""
+        states = (*self.early, *self.finished, *self.states)
+        return told((*self.ended, *(self._ended(state) for state in states)))
+
+    def close(self) -> None:
+        """Let what it drove go when others let go of it, not when garbage is collected."""
+        self.interpreter.drain = self.rounds = None
+
+    def _ended(self, state: WarpState) -> Ended:
+        cta, done = state.warp.cta, state.done or self.activity.of(self.counts(state))
+        return cta.linear, state.warp.index, cta.index, done
 
     def _goes_on(self, ran: int) -> bool:
         """Tell whether a round in which nothing shared changed leads anywhere: somebody computes, or an
@@ -138,18 +219,57 @@ class Scheduler:
         return self._perform_one() or self._admit()
 
     def _stalled(self) -> DrywellError:
-        for state in (*self.states, *self.finished):
-            state.counts[:] = self.counts(state).tolist()
+        finished = [*self.early, *self.finished]
+        for state in (*self.states, *finished):
+            if state.done is None:
+                state.counts = defaultdict(int, enumerate(self.counts(state).tolist()))
             if state.context is not None:
                 state.context.forget_counts()
-        return stalled(self.threaded, self.sites(), self.states, self.finished)
+        return stalled(self.threaded, self.sites(), self.states, finished)
 
-    def _order(self) -> list[WarpState]:
-        if self.options.schedule != "seeded":
-            return list(self.states)
-        chosen = list(self.states)
-        self.random.shuffle(chosen)
-        return chosen
+    def _give_turns(self) -> int:
+        """Give every warp a turn, or under the eager schedule every cluster as many as it may have; return
+        how many instructions were executed.
+        """
+        if self.options.schedule == "eager":
+            return sum(self._stretch(gang) for gang in list(self.gangs))
+        chosen = self.states
+        if self.options.schedule == "seeded":
+            self.random.shuffle(chosen)
+        ran = sum(map(self._turn, chosen))
+        self._reap(self.gangs)
+        return ran
+
+    def _stretch(self, gang: Gang) -> int:
+        """Run rounds of turns of a cluster until one changes nothing, all its warps have ended, or, where
+        clusters can notice each other, it had `STRETCH`; return how many instructions were executed.
+        """
+        before, left = self.interpreter.executed, STRETCH
+        while left > 0 and not gang.has_ended:
+            used, has_changed = self._rounds(gang, left)
+            left -= used
+            self._reap([gang])
+            if not has_changed:
+                break
+            if left <= 0 and self.are_apart:
+                left = STRETCH
+        return self.interpreter.executed - before
+
+    @cached_property
+    def are_apart(self) -> bool:
+        """Say whether no cluster can notice another, so that none waits for another to have a turn."""
+        return self._are_apart()
+
+    def _rounds(self, gang: Gang, limit: int) -> tuple[int, bool]:
+        """Run a round of turns of a cluster, in compiled code up to `limit` as long as they change something
+        and nobody ends; return how many there were, and whether the last has changed something.
+        """
+        if self.rounds is not None and not len(self.grid.pending):
+            return self.rounds.run(gang, limit)
+        version = self.grid.version
+        for state in gang.states:
+            self._turn(state)
+        return 1, self.grid.version != version
 
     def _turn(self, state: WarpState) -> int:
         budget = self.options.max_instructions - self.interpreter.executed
@@ -168,31 +288,54 @@ class Scheduler:
 
     def _admit(self) -> bool:
         ctas = self.grid.admit()
-        for cta in ctas:
-            for warp in cta.warps:
-                warp.call_params.grow(self.threaded.frame_bytes)
-                split = Split(self.threaded.entry_pc, warp.live.copy())
-                self.states.append(WarpState(warp, [split], [0] * len(self.threaded.steps)))
+        for _, members in groupby(ctas, lambda cta: cta.cluster):
+            self.gangs.append(Gang(tuple(members), self._begin))
         return bool(ctas)
 
-    def _reap(self) -> bool:
-        done = [s for s in self.states if not s.splits]
+    def _begin(self, warp: Any) -> WarpState:
+        if self.threaded.frame_bytes:
+            warp.call_params.grow(self.threaded.frame_bytes)
+        return WarpState(warp, [Split(self.threaded.entry_pc, warp.live)], defaultdict(int))
+
+    def _reap(self, gangs: list[Gang]) -> None:
+        """Take warps that have ended off the machine, which is a change, and let clusters start in their
+        place.
+        """
+        done = [state for gang in gangs for state in gang.drop_ended()]
         if done:
-            self.states = [s for s in self.states if s.splits]
+            self.grid.version += 1
+            for gang in [gang for gang in gangs if gang.has_ended]:
+                self.gangs.remove(gang)
             self.finished += done
             self._forget()
             self._admit()
-        return bool(done)
 
     def _forget(self) -> None:
-        """Let go of what warps held that ended long ago."""
+        """Let go of what warps held that ended long ago, and of those whose whole cluster has ended."""
         last = len(self.finished) - REMEMBERED
-        if last > self.num_forgotten and not len(self.grid.pending):
-            for state in self.finished[self.num_forgotten : last]:
-                state.counts[:] = self.counts(state).tolist()
-                state.context = None
-                state.warp.forget()
-            self.num_forgotten = last
+        if last < FORGOTTEN_AT_ONCE or len(self.grid.pending):
+            return
+        clusters: dict[Any, list[WarpState]] = {}
+        for state in (*self.early, *self.finished[:last]):
+            clusters.setdefault(state.warp.cluster, []).append(state)
+        del self.finished[:last]
+        self.early = []
+        for cluster, states in clusters.items():
+            has_ended = all(cta.has_exited for cta in cluster.ctas)
+            for state in states:
+                self._let_go(state)
+            if has_ended:
+                self.ended += map(self._ended, states)
+            else:
+                self.early += states
+
+    def _let_go(self, state: WarpState) -> None:
+        """Let go of what a warp held."""
+        if state.done is None:
+            state.done = self.activity.of(self.counts(state))
+            state.counts = state.done.executed
+            state.context = state.turns = None
+            state.warp.forget()
 
     # ---------------------------------------------------------------- asynchronous operations
     def _drain(self) -> None:

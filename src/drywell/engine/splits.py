@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.engine.activity import Done
 from drywell.engine.threaded import Held
 from drywell.engine.unwritten import Unwritten
 from drywell.machine.outcome import WaitReason
@@ -72,12 +73,12 @@ class WarpState:
     """What the engine keeps for one warp: its splits, counts per place, the registers that a load in flight
     will still write (`busy`) and, for observers, those of a load not yet waited for (`fresh`) and those with
     values of cells that nobody had written (`unwritten`), how often it gave up waiting and for what last;
-    and `context`, what compiled code knows of it, once it has run some.
+    and `context` and `turns`, what compiled code knows of it and of its splits, once it has run some.
     """
 
     warp: Any
-    splits: list[Split]
-    counts: list[int]
+    kept: list[Split]
+    counts: dict[int, int]
     busy: dict[int, AsyncOp] = field(default_factory=dict)
     fresh: dict[int, AsyncOp] = field(default_factory=dict)
     unwritten: dict[int, Unwritten] = field(default_factory=dict)
@@ -86,6 +87,26 @@ class WarpState:
     num_given_up: int = 0
     given_up: WaitReason | None = None
     context: Any = None
+    turns: Any = None
+    done: Done | None = None
+
+    @property
+    def splits(self) -> list[Split]:
+        """Return its splits, taken back from compiled code if they are there."""
+        if self.turns is not None and self.turns.is_away:
+            self.turns.take_back(self)
+        return self.kept
+
+    @splits.setter
+    def splits(self, splits: list[Split]) -> None:
+        self.kept = splits
+
+    @property
+    def has_ended(self) -> bool:
+        """Say whether it has no splits left."""
+        if self.turns is not None and self.turns.is_away:
+            return not self.turns.count
+        return not self.kept
 
     def choose(self) -> Split | None:
         """Return the split to run next, None when none could.

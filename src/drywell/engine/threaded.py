@@ -7,6 +7,7 @@ for all 32, so that the common case writes without a mask.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -82,7 +83,7 @@ class Registers(dict[int, frozenset[int]]):
         return found
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Threaded:
     """The callables of an executable with, per place, its span, the registers it touches, reads and writes,
     its declaration (None at a function's end), its flags, and its guard (register index, whether negated).
@@ -103,21 +104,6 @@ class Threaded:
     callees: dict[str, Callee]
     watched: set[int] = field(default_factory=set)
     turn_ends: list[bool] = field(default_factory=list)
-
-    def add(
-        self,
-        step: Step,
-        span: Span,
-        declaration: Any = None,
-        flags: int = 0,
-        guard: tuple[int, bool] | None = None,
-    ) -> None:
-        """Append a place."""
-        self.steps.append(step)
-        self.spans.append(span)
-        self.declarations.append(declaration)
-        self.flags.append(flags)
-        self.guards.append(guard)
 
     @property
     def clocks(self) -> tuple[int, ...]:
@@ -421,22 +407,12 @@ class Compiler:
         return instruction.guard.index + self.linked.register_base, instruction.is_guard_negated
 
 
-def _reads_clock(operand: Any) -> bool:
-    match operand:
-        case ops.Special():
-            return operand.name.startswith(_CLOCKS)
-        case ops.Group():
-            return any(_reads_clock(e) for e in operand.elements)
-        case tuple():
-            return any(_reads_clock(e) for e in operand)
-    return False
-
-
 def _flags(instruction: ops.Bound) -> int:
     declaration = instruction.declaration
     aligned = ALIGNED if declaration.converged == "warp" else 0
     unit = 0 if declaration.is_lane else UNIT
-    return aligned | unit | (CLOCK if _reads_clock(instruction.sources) else 0)
+    reads_clock = any(name.startswith(_CLOCKS) for name in ops.specials(instruction))
+    return aligned | unit | (CLOCK if reads_clock else 0)
 
 
 def _widen_to_128(value: np.ndarray) -> np.ndarray:
@@ -471,18 +447,26 @@ def _end(outcome: Exit | Return) -> Step:
     return lambda w: held
 
 
-def _later(steps: list[Step], pc: int, make: Callable[[], Step]) -> Step:
-    """Return a step that is made when it is first taken, and stands in its own place from then on."""
-    made: list[Step] = []
+@dataclass(slots=True)
+class _Steps:
+    """Makes the step of a place when it is first taken; it stands in its own place from then on."""
 
-    def first(w: Any) -> Any:
-        if not made:
-            made.append(make())
-            if steps[pc] is first:
-                steps[pc] = made[0]
-        return made[0](w)
+    threaded: weakref.ref[Threaded]
+    places: list[tuple[Compiler, ops.Bound] | None]
+    made: dict[int, Step] = field(default_factory=dict)
 
-    return first
+    def first(self, pc: int, w: Any) -> Any:
+        """Take the step at a place for the first time."""
+        step = self.made.get(pc)
+        if step is None:
+            at = self.places[pc]
+            assert at is not None
+            step = self.made[pc] = at[0].step(at[1])
+            threaded = self.threaded()
+            before: Any = None if threaded is None else threaded.steps[pc]
+            if threaded is not None and isinstance(before, partial) and before.func == self.first:
+                threaded.steps[pc] = step
+        return step(w)
 
 
 def compile_executable(executable: Executable, addresses: dict[str, int]) -> Threaded:
@@ -505,26 +489,35 @@ def compile_executable(executable: Executable, addresses: dict[str, int]) -> Thr
         executable.linked(executable.entry.name).pc_base,
         {},
     )
+    later = _Steps(weakref.ref(threaded), places)
     for linked in executable.functions:
-        compiler = Compiler(executable, addresses, linked)
         threaded.callees[linked.function.name] = _callee(executable, linked)
-        for instruction in linked.function.code:
-            if isinstance(instruction, ops.Unknown):  # no lane gets here: link refuses one that it can reach
-                places.append(None)
-                threaded.add(_end(Exit()), instruction.span)
-                continue
-            places.append((compiler, instruction))
-            make = partial(compiler.step, instruction)
-            threaded.add(
-                _later(threaded.steps, len(threaded.steps), make),
-                instruction.span,
-                instruction.declaration,
-                _flags(instruction),
-                compiler.guard(instruction),
-            )
-        places.append(None)
-        end = Exit() if linked.function.is_entry else Return()
-        threaded.add(_end(end), threaded.spans[-1] if linked.function.code else NOWHERE)
+        _add_function(threaded, later, Compiler(executable, addresses, linked))
     starts = chunk_starts(executable)
     threaded.turn_ends = [pc in starts for pc in range(len(threaded.steps))]
     return threaded
+
+
+def _add_function(threaded: Threaded, later: _Steps, compiler: Compiler) -> None:
+    """Append the places of a function, the one behind its code among them."""
+    function = compiler.linked.function
+    for instruction in function.code:
+        threaded.spans.append(instruction.span)
+        if isinstance(instruction, ops.Unknown):  # no lane gets here: link refuses one that it can reach
+            later.places.append(None)
+            threaded.steps.append(_end(Exit()))
+            threaded.declarations.append(None)
+            threaded.flags.append(0)
+            threaded.guards.append(None)
+            continue
+        threaded.steps.append(partial(later.first, len(later.places)))
+        later.places.append((compiler, instruction))
+        threaded.declarations.append(instruction.declaration)
+        threaded.flags.append(_flags(instruction))
+        threaded.guards.append(compiler.guard(instruction))
+    later.places.append(None)
+    threaded.spans.append(threaded.spans[-1] if function.code else NOWHERE)
+    threaded.steps.append(_end(Exit() if function.is_entry else Return()))
+    threaded.declarations.append(None)
+    threaded.flags.append(0)
+    threaded.guards.append(None)

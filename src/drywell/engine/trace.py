@@ -90,9 +90,7 @@ class Trace:
 
         return traced
 
-    def _note(
-        self, w: Any, pc: int, guard: tuple[int, bool] | None, kept: tuple[int, ...] | None
-    ) -> None:
+    def _note(self, w: Any, pc: int, guard: tuple[int, bool] | None, kept: tuple[int, ...] | None) -> None:
         mask = w.mask if guard is None else w.mask & (w.values[guard[0]] ^ guard[1])
         key = (w.cta.linear, w.index)
         log = self.warps.get(key)
@@ -120,4 +118,3 @@ class Trace:
 
 def _bits(mask: NDArray[np.bool_]) -> int:
     return int(np.packbits(mask, bitorder="little").view("<u4")[0])
-

@@ -125,9 +125,7 @@ def _key(access: Access) -> Key:
     return access.space, access.home
 
 
-def _covered(
-    part: Part, noted: Noted, thread: Thread | None
-) -> tuple[list[Piece], list[Part]]:
+def _covered(part: Part, noted: Noted, thread: Thread | None) -> tuple[list[Piece], list[Part]]:
     """Split a part into what an access covers and what it does not; of several lanes the last one wins."""
     access = noted.access
     where, size = places_of(access), access.size

@@ -160,18 +160,21 @@ def host_array(value: Any, dtype: str | None = None) -> HostArray:
     return HostArray(memory, first - low, name, array.shape, array.strides, is_read_only)
 
 
+class _Span:
+    """Bytes of the host as NumPy asks for them."""
+
+    def __init__(self, owner: Any, low: int, high: int, is_read_only: bool) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (high - low,),
+            "typestr": "|u1",
+            "data": (low, is_read_only),
+            "strides": None,
+        }
+
+
 def bytes_between(owner: Any, low: int, high: int, is_read_only: bool) -> NDArray[np.uint8]:
     """Return a uint8 view of the host's addresses [low, high), which `owner` keeps alive."""
 
-    class _Span:
-        def __init__(self) -> None:
-            self.owner = owner
-            self.__array_interface__ = {
-                "version": 3,
-                "shape": (high - low,),
-                "typestr": "|u1",
-                "data": (low, is_read_only),
-                "strides": None,
-            }
-
-    return np.asarray(_Span())
+    return np.asarray(_Span(owner, low, high, is_read_only))

@@ -269,9 +269,7 @@ def _of_buffer(
             yield finding
 
 
-def _differing(
-    file: LaunchFile, name: str, found: NDArray[Any], expected: NDArray[Any]
-) -> NDArray[np.bool_]:
+def _differing(file: LaunchFile, name: str, found: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which elements of a buffer are not as expected."""
     expectation, fmt = file.expect[name], file.formats[name]
     right = found == expected

@@ -13,7 +13,7 @@ from drywell.base.errors import LaunchError, UnsupportedError
 from drywell.engine.run import place_globals, run
 from drywell.engine.trace import Trace
 from drywell.host.arguments import arrays_of, build_params
-from drywell.host.checking import watch_of
+from drywell.host.checking import judging_of, watch_of
 from drywell.host.module import Kernel, Module, check, load
 from drywell.host.options import read_options
 from drywell.host.placement import Placement
@@ -74,12 +74,20 @@ def launch(
     shape = shape_of(executable, machine, grid, block, cluster, dynamic_smem)
     gmem = GlobalMemory()
     placement = Placement(gmem, math.prod(shape.grid), dict(names or {}), arrays_of(args))
-    watch = watch_of(check, observe, executable, gmem, shape.grid, declared)
+    if "timeline" in observe and options.schedule != "timed":
+        raise LaunchError("observe='timeline' needs the clock\n  hint: pass schedule='timed'")
+    ghz = machine.boost_clock_mhz / 1000
+    watch = watch_of(check, observe, executable, gmem, shape.grid, declared, ghz)
+    tell = None if watch.timeline is None else watch.timeline.on
     with _written_back(gmem):
         params = build_params(executable.params, args, placement, executable.param_bytes)
         addresses, shape = place_globals(executable, gmem), replace(shape, params=params)
-        outcome = run(executable, shape, gmem, addresses, machine, options, watch.observers, trace)
+        judge = judging_of(check, observe, executable, gmem, shape.grid, declared)
+        given = executable, shape, gmem, addresses, machine, options, watch.observers
+        outcome = run(*given, trace, judge, tell)
     result = conclude(outcome, watch)
+    if not outcome.grid.observers:
+        outcome.grid.let_go_of_all()
     placement.refuse_lost_writes()
     return result
 

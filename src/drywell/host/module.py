@@ -90,9 +90,12 @@ def check(
     """Read and resolve a PTX file or text, called `name`, and return the program (None when it cannot be
     parsed), all diagnostics, and the source.
     """
+    return _checked(_read(source, name))
+
+
+def _checked(text: Source) -> tuple[Program | None, tuple[Diagnostic, ...], Source]:
     from drywell.ptx import parse
 
-    text = _read(source, name)
     tree, problems = parse(text)
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, text
@@ -115,7 +118,15 @@ def load(source: str | Path, name: str = "<string>") -> Module:
     >>> load(".version 9.0\\n.target sm_100a\\n.address_size 64\\n.visible .entry k() { ret; }").entries
     ('k',)
     """
-    program, diagnostics, text = check(source, name)
+    from drywell.host.kept_programs import keep_program, kept_program
+
+    text = _read(source, name)
+    known = kept_program(text)
+    if known is not None:
+        return Module(known)
+    program, diagnostics, _ = _checked(text)
     if program is None or any(d.severity is Severity.ERROR for d in diagnostics):
         raise PtxError(diagnostics, text)
+    if not diagnostics:
+        keep_program(text, program)
     return Module(program)

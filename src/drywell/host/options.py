@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args, get_type_hints
 
-from drywell.base.errors import LaunchError, UnsupportedError
+from drywell.base.errors import LaunchError
 from drywell.base.options import Options
 
-_SCHEDULES = ("eager", "lazy", "seeded")
+_SCHEDULES = ("eager", "lazy", "seeded", "timed")
 
 
 def read_options(
@@ -27,8 +27,6 @@ def read_options(
         raise LaunchError(f"numerics='{numerics}': choose 'exact' or 'fast'")
     if engine not in ("auto", "jit", "interpreter"):
         raise LaunchError(f"engine='{engine}': choose 'auto', 'jit' or 'interpreter'")
-    if schedule == "timed":
-        raise UnsupportedError("schedule='timed': the clock does not exist yet; use eager, lazy or a seed")
     if schedule not in _SCHEDULES:
         raise LaunchError(f"schedule='{schedule}': choose one of {', '.join(_SCHEDULES)}")
     if seed is not None and schedule == "eager":

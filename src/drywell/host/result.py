@@ -20,8 +20,10 @@ from drywell.engine.run import Outcome
 from drywell.host.checking import Watch
 from drywell.host.numerics_findings import numerics_findings
 from drywell.observe.handovers import Handover
+from drywell.observe.ledger import BarrierLedger
 from drywell.observe.roles import WarpRole
 from drywell.observe.tensor_memory import TmemMap, TmemSnapshot
+from drywell.observe.timeline import Timeline
 
 Verdict = Literal[
     "clean", "unchecked", "findings", "mismatch", "fault", "deadlock", "unsupported", "budget", "bad_input"
@@ -34,8 +36,12 @@ class Result:
 
     `executed` counts the warp instructions that some lane executed, `printed` is what the kernel printed,
     `activity` what each warp did. `is_approximate` says that `numerics="fast"` was asked for. `roles` and
-    `handovers`, what each warp is for and what each mbarrier hands over, need `observe=("roles",)`. It ran in
-    `workers` processes; `alone` says why only one did where more could have been worth it.
+    `handovers`, what each warp is for and what each mbarrier hands over, need `observe=("roles",)`;
+    `ledgers`, what happened to each mbarrier phase by phase, needs `observe=("ledgers",)`; `timeline`, what
+    happened when, `schedule="timed"` and `observe=("timeline",)`. It ran in
+    `workers` processes; `alone` says why only one did where more could have been worth it. `judged` is how
+    many clusters were judged, of how many: the others did the same as one that was (None: all were,
+    together).
     """
 
     verdict: Verdict
@@ -49,6 +55,9 @@ class Result:
     handovers: tuple[Handover, ...] = ()
     workers: int = 1
     alone: str = ""
+    judged: tuple[int, int] | None = None
+    ledgers: tuple[BarrierLedger, ...] = ()
+    timeline: Timeline | None = None
 
     @property
     def ok(self) -> bool:
@@ -78,7 +87,8 @@ def conclude(outcome: Outcome, watch: Watch) -> Result:
     """Return the result of a run; the error that ended it is raised with the result in it."""
     checker, roles = watch.checker, watch.roles
     error = outcome.error
-    hazards = () if checker is None else checker.finish()
+    judged = outcome.verdict
+    hazards = judged.findings if judged is not None else () if checker is None else checker.finish()
     verdict: Verdict = "unchecked" if checker is None else "clean"
     if any(finding.severity is Severity.ERROR for finding in hazards):
         verdict = "findings"
@@ -96,6 +106,9 @@ def conclude(outcome: Outcome, watch: Watch) -> Result:
         handovers=() if roles is None else roles.handovers(),
         workers=outcome.workers,
         alone=outcome.alone,
+        judged=None if judged is None else (judged.num_judged, judged.num_clusters),
+        ledgers=() if watch.ledgers is None else watch.ledgers.ledgers(),
+        timeline=watch.timeline,
     )
     if error is not None:
         error.result = result

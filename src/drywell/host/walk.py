@@ -94,9 +94,7 @@ class Walk:
         return hops
 
     # ---------------------------------------------------------------- from places to hops
-    def _of_part(
-        self, part: Part, order: int, thread: Thread | None = None
-    ) -> list[tuple[str, Hop]]:
+    def _of_part(self, part: Part, order: int, thread: Thread | None = None) -> list[tuple[str, Hop]]:
         """Return the hops of what stood in a part just before `order`."""
         if part.space == "filled":
             return [(part.role, Hop("constant", "outside of the tensor", part.role))]
@@ -195,9 +193,7 @@ class Walk:
         return f"call parameter 0x{offset:x}"
 
     # ---------------------------------------------------------------- registers
-    def _of_register(
-        self, log: WarpLog, before: int, lane: int, register: int, mask: int
-    ) -> Hop | None:
+    def _of_register(self, log: WarpLog, before: int, lane: int, register: int, mask: int) -> Hop | None:
         """Return the hop of what a lane's register held before the step number `before` of its warp."""
         if register == NONE:
             return None

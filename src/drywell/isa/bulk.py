@@ -5,6 +5,7 @@ Each lane that executes one issues an operation of its own. Source: PTX ISA, "As
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,18 @@ _REF = "data-movement-and-conversion-instructions-cp-async-bulk"
 _BYTES = Op("u32", multiple_of=16)
 _MASK = Op("u16")
 GRAIN_BYTES = 16
+_ROW_BYTES = 128
+"""The bytes that a copy engine moves in one request."""
 
 
 def only_with(slot: str, op: Op) -> Any:
     """Return the type rule of an operand that is there exactly when modifier `slot` is."""
     return lambda i: op if i[slot] else None
+
+
+def _traffic(address: int, size: int) -> tuple[int, int, int]:
+    """Return the rows of a copy, the bytes of each, and what names its data."""
+    return -(-size // _ROW_BYTES), min(size, _ROW_BYTES), address
 
 
 def _check(m: Any, size: int, **addresses: int) -> None:
@@ -77,7 +85,8 @@ def cp_async_bulk_load(m: Any, i: Mods, a: Any, b: Any, size: Any, mbar: Any, ma
         what = f"copy of {count} bytes into shared 0x{target:08x}"
         lands = landings(m, lane, target, int(mbar[lane]), mask, what)
         stages = (_landing(m, source, count, at, is_cluster) for at in lands)
-        m.start("bulk", what, *stages, work=Work("load"), lanes=(lane,))
+        op = m.start("bulk", what, *stages, work=Work("load"), lanes=(lane,))
+        op.traffic = partial(_traffic, source, count)
 
 
 def _landing(m: Any, source: int, size: int, at: Landing, is_cluster: bool) -> Any:
@@ -133,7 +142,9 @@ def _send(
         view[:] = _written(view, held[0], op, type_name, 0xFFFF)
         m.mbarrier(at.barrier, True).complete_tx(size)
 
-    m.start("bulk", what, read, write, work=Work("reduce" if op else "copy", kind="to cta"), lanes=(lane,))
+    work = Work("reduce" if op else "copy", kind="to cta")
+    issued = m.start("bulk", what, read, write, work=work, lanes=(lane,))
+    issued.traffic = partial(_traffic, source, size)
 
 
 @instruction(
@@ -195,7 +206,9 @@ def _store(
 
     what = f"{op or 'copy'} of {size} bytes from shared 0x{source:08x}"
     work = Work("reduce" if op else "store")
-    return m.start("bulk", what, read, write, work=work, lanes=(lane,))
+    issued = m.start("bulk", what, read, write, work=work, lanes=(lane,))
+    issued.traffic = partial(_traffic, target, size)
+    return issued
 
 
 @instruction(

@@ -80,7 +80,16 @@ class Op:
 
 
 NON_VALUE_TYPES = (
-    "label", "targets", "function", "params", "prototype", "addr", "addr32", "addr32b", "addr64", "addri"
+    "label",
+    "targets",
+    "function",
+    "params",
+    "prototype",
+    "addr",
+    "addr32",
+    "addr32b",
+    "addr64",
+    "addri",
 )
 
 TypeRule = str | Op | Callable[["Mods"], "str | Op | None"]

@@ -114,9 +114,7 @@ def copy(
 
 def _issue(m: Warp, lane: int, what: str, planned: Copy | Shift, num_cols: int, col: int) -> None:
     work = Work("cp" if isinstance(planned, Copy) else "shift", planned.group, what.partition(".")[2])
-    op = m.start(
-        "tensor", what, lambda: planned.perform(m), queue=tensor_queue(m), work=work, lanes=(lane,)
-    )
+    op = m.start("tensor", what, lambda: planned.perform(m), queue=tensor_queue(m), work=work, lanes=(lane,))
     op.columns = range(col, col + num_cols)
     if m.grid.observers:
         op.flows = (copy_flow(m, planned) if isinstance(planned, Copy) else shift_flow(planned),)
@@ -139,8 +137,7 @@ def chunks_of(word: int, shape: str, multicast: str) -> IntArray:
 
 
 def _check_base(m: Warp, lane: int, cp: CpShape, taddr: int) -> None:
-    """Check where a copy goes: lanes, column grain, columns. SPEC: only 4x256b may start at a lane but 0.
-    """
+    """Check where a copy goes: lanes, column grain, columns. SPEC: only 4x256b may start at a lane but 0."""
     first, col = decode(taddr)
     most = NUM_LANES - cp.span_lanes
     if first > most:

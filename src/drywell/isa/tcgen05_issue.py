@@ -93,12 +93,28 @@ def multiply(
             shape,
             element=str(desc.d_format),
             layout=matmul.layout.name,
+            operands=_in_tmem(matmul) if m.grid.observers or m.grid.options.schedule == "timed" else (),
         )
         op = m.start("tensor", what, stage, queue=tensor_queue(m), work=work, lanes=(lane,))
         if m.grid.observers:
             op.flows = (product_flow(m, matmul),)
         first = decode(matmul.operands.d)[1]
         op.columns = range(first, first + matmul.layout.num_cols(desc.N))
+
+
+def _in_tmem(matmul: Matmul) -> tuple[tuple[str, int, int], ...]:
+    """Return what an mma reads from TMEM beside D, as `Work` has it."""
+    has = matmul.operands
+    out: list[tuple[str, int, int]] = []
+    if isinstance(has.a, int):
+        bits = stored_of(matmul.desc, str(matmul.desc.a_format)).container_bits
+        out.append(("A", has.a, a_cols(matmul.num_stored, bits)))
+    if has.sp_meta is not None:
+        out.append(("metadata", has.sp_meta, METADATA_COLS))
+    for name, factors in (("SFA", has.sfa), ("SFB", has.sfb)):
+        if factors is not None:
+            out.append((name, factors.taddr & SCALE_ADDRESS_MASK, factors.num_cols))
+    return tuple(out)
 
 
 def planned(

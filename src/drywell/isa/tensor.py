@@ -7,6 +7,7 @@ copy"; the walk, the swizzles and the fills are `machine.tma`'s.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,8 @@ def cp_async_bulk_tensor_load(
         what = f"load of the {where} into shared 0x{target:08x}"
         lands = landings(m, lane, target, int(mbar[lane]), mask, what, is_pair)
         stages = (_landing(m, where, at, is_cluster, is_cluster or is_pair) for at in lands)
-        m.start("tma", what, *stages, work=Work("load"), lanes=(lane,))
+        op = m.start("tma", what, *stages, work=Work("load"), lanes=(lane,))
+        op.traffic = partial(_traffic, m, where)
 
 
 def _landing(m: Any, where: Where, at: Landing, is_cluster: bool, tells_cluster: bool) -> Any:
@@ -135,6 +137,12 @@ def _landing(m: Any, where: Where, at: Landing, is_cluster: bool, tells_cluster:
         m.mbarrier(at.barrier, tells_cluster).complete_tx(moved)
 
     return perform
+
+
+def _traffic(m: Any, where: Where) -> tuple[int, int, Any]:
+    """Return the rows of a box, the bytes of each, and what names the box."""
+    box = tma.box_of(sliced(tma.read_map(m, where.pointer), ())[0], where.mode, where.offsets)
+    return box.rows, box.row_bytes, where
 
 
 def _box_flow(tmap: TensorMap, where: Where, at: tuple[Any, int], is_reduction: bool = False) -> BoxFlow:
@@ -167,7 +175,9 @@ def _store(m: Any, lane: int, source: int, where: Where, op: str) -> Any:
         tma.write_box(m, tmap, coords, data, op, where.mode)
 
     what = f"{op or 'store'} of the {where} from shared 0x{source:08x}"
-    return m.start("tma", what, read, write, work=Work("reduce" if op else "store"), lanes=(lane,))
+    issued = m.start("tma", what, read, write, work=Work("reduce" if op else "store"), lanes=(lane,))
+    issued.traffic = partial(_traffic, m, where)
+    return issued
 
 
 _STORE: dict[str, Any] = {

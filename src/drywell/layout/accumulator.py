@@ -127,20 +127,10 @@ class AccumulatorLayout:
         >>> LAYOUTS["G"].named(64)
         'S[(32, 4, 16) : (1@TLane, 32@TLane, 1@TCol)]'
         """
-        shape: list[int] = []
-        strides: list[str] = []
-        if len(self.slabs) > 1:
-            shape += [len(self.slabs), self.slabs[0][2]]
-            strides += [f"{self.slabs[1][1]}@TLane", "1@TLane"]
-        else:
-            shape.append(self.num_rows)
-            strides.append("1@TLane")
-        if self.num_splits > 1:
-            shape.append(self.num_splits)
-            strides.append(f"{self.split_lanes}@TLane")
-        shape.append(self.num_cols(N))
-        strides.append("1@TCol")
-        return f"S[({', '.join(map(str, shape))}) : ({', '.join(strides)})]"
+        from drywell.layout.places import layout_of  # the notation is for messages: it is not needed to run
+
+        cells = self.cells(N)
+        return str(layout_of({"TLane": cells.lane[: self.num_rows], "TCol": cells.col[: self.num_rows]}))
 
 
 _WHOLE, _LOWER, _FIRST = ((0, 0, 128),), ((0, 0, 64),), ((0, 0, 32),)

@@ -75,8 +75,10 @@ def cp_shape(shape: str, multicast: str = "") -> CpShape:
     found = CP_SHAPES.get((shape, multicast))
     if found is None:
         allowed = [m or "no multicast" for s, m in CP_SHAPES if s == shape]
-        hint = f"'.{shape}' goes with {' or '.join(allowed)}" if allowed else "one of " + ", ".join(
-            dict.fromkeys(s for s, _ in CP_SHAPES)
+        hint = (
+            f"'.{shape}' goes with {' or '.join(allowed)}"
+            if allowed
+            else "one of " + ", ".join(dict.fromkeys(s for s, _ in CP_SHAPES))
         )
         raise LayoutError("E0440", f"no tcgen05.cp '.{shape}' with {multicast or 'no multicast'}", hint=hint)
     return found

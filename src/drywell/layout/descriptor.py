@@ -191,7 +191,11 @@ def _smem_problems(desc: SmemDescriptor, has_absolute_lbo: bool) -> Iterator[Fie
         yield FieldProblem("reserved", bit_list(desc.reserved), "1", "0", hint=hint)
     if desc.base_offset and desc.swizzle:  # without a swizzle there is no pattern; Triton sets it even so
         yield FieldProblem(
-            "base_offset", _PLACE["base_offset"], str(desc.base_offset), "0", "unmodelled",
+            "base_offset",
+            _PLACE["base_offset"],
+            str(desc.base_offset),
+            "0",
+            "unmodelled",
             "align the tile to its swizzle period (1024, 512 or 256 bytes) and leave it 0",
         )
     if desc.lbo_is_absolute and not has_absolute_lbo:

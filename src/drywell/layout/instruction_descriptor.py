@@ -60,8 +60,13 @@ _MXF8F6F4 = (
 _MXF4 = (*_SCALED, BitField("b_type", 10, 2), BitField("k_size", 31, 1))
 
 FIELDS: dict[str, tuple[BitField, ...]] = {
-    "f16": _PLAIN, "tf32": _PLAIN, "f8f6f4": _PLAIN, "i8": _PLAIN,
-    "mxf8f6f4": _MXF8F6F4, "mxf4": _MXF4, "mxf4nvf4": _MXF4,
+    "f16": _PLAIN,
+    "tf32": _PLAIN,
+    "f8f6f4": _PLAIN,
+    "i8": _PLAIN,
+    "mxf8f6f4": _MXF8F6F4,
+    "mxf4": _MXF4,
+    "mxf4nvf4": _MXF4,
 }
 """Kind to the fields of its descriptor; bits in no field are reserved and must be 0."""
 
@@ -225,7 +230,10 @@ def _type_problems(desc: InstructionDescriptor, form: MmaForm) -> Iterator[Field
     if desc.kind == "f16" and desc.a_type in formats and desc.b_type in formats:
         if desc.a_type != desc.b_type:
             yield FieldProblem(
-                "b_type", _place(desc, "b_type"), f"{desc.b_format} with A {desc.a_format}", "the type of A",
+                "b_type",
+                _place(desc, "b_type"),
+                f"{desc.b_format} with A {desc.a_format}",
+                "the type of A",
                 "unconfirmed",
             )
         if desc.d_type == 0 and desc.a_type != 0:
@@ -247,8 +255,12 @@ def _bit_problems(desc: InstructionDescriptor, form: MmaForm) -> Iterator[FieldP
         yield FieldProblem("reserved", bit_list(desc.reserved), "1", "0")
     if desc.is_sparse != form.is_sparse:
         spelling = "with .sp" if form.is_sparse else "without .sp"
-        yield FieldProblem("is_sparse", _place(desc, "is_sparse"), f"{int(desc.is_sparse)} {spelling}",
-                           str(int(form.is_sparse)))
+        yield FieldProblem(
+            "is_sparse",
+            _place(desc, "is_sparse"),
+            f"{int(desc.is_sparse)} {spelling}",
+            str(int(form.is_sparse)),
+        )
     if desc.sparsity_selector and desc.kind in ("i8", "f8f6f4"):
         yield FieldProblem("sparsity_selector", "0-1", str(desc.sparsity_selector), "0")
     if desc.sparsity_selector > 1 and desc.kind in ("f16", "tf32"):

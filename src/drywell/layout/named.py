@@ -7,10 +7,11 @@ more place. `ComposeLayout` swizzles the one memory coordinate.
 
     layout   := 'TileLayout(' spec ')' | spec
               | 'ComposeLayout(' int ',' int ',' int ',' layout [',' ('True' | 'False')] ')'
-    spec     := term {'+' term}                one S, at most one R, any offsets, in any order term     :=
-    ('S' | 'R') '[' shape [':' strides] ']' | 'O[' stride {',' stride} ']' | stride shape    := int | '('
-    int {',' int} ')' strides  := stride | '(' stride {',' stride} ')' stride   := int | int '@' axis |
-    axis      no axis: the memory axis m; no number: 1
+    spec     := term {'+' term}          one S, at most one R, any offsets, in any order
+    term     := ('S' | 'R') '[' shape [':' strides] ']' | 'O[' stride {',' stride} ']' | stride
+    shape    := int | '(' int {',' int} ')'
+    strides  := stride | '(' stride {',' stride} ')'
+    stride   := int | int '@' axis | axis      no axis: the memory axis m; no number: 1
 
 Source: Apache TVM `tirx` layout documentation; mlc.ai "Modern GPU programming for MLSys", data
 layout chapters.
@@ -33,10 +34,23 @@ from drywell.layout.error import LayoutError
 from drywell.layout.swizzle import Address
 
 THREAD_AXES = (
-    "bx", "by", "bz", "cbx", "cby", "cbz", "tx", "warpid", "laneid", "wgid", "tid_in_wg", "wid_in_wg",
+    "bx",
+    "by",
+    "bz",
+    "cbx",
+    "cby",
+    "cbz",
+    "tx",
+    "warpid",
+    "laneid",
+    "wgid",
+    "tid_in_wg",
+    "wid_in_wg",
 )
 MEMORY_AXES = ("m", "P", "F", "Bank", "TCol", "TLane")
 AXES = THREAD_AXES + MEMORY_AXES
+ELEMENT_AXES = ("m", "TCol")
+"""Axes whose coordinates count elements of the buffer, whatever their width."""
 
 
 @record
@@ -92,6 +106,8 @@ class TileLayout:
         terms += [step_text(value, axis) for axis, value in self.offset]
         return " + ".join(terms)
 
+    __repr__ = __str__
+
 
 @record
 class ComposeLayout:
@@ -134,6 +150,8 @@ class ComposeLayout:
         numbers = f"{self.per_element}, {self.swizzle_len}, {self.atom_len}"
         tail = "" if self.swizzle_inner else ", False"
         return f"ComposeLayout({numbers}, TileLayout({self.tile}){tail})"
+
+    __repr__ = __str__
 
 
 Layout: TypeAlias = TileLayout | ComposeLayout
@@ -437,6 +455,19 @@ def replica_steps(layout: Layout) -> dict[str, IntArray]:
         out[it.axis] += (rest % it.extent) * it.stride
         rest = rest // it.extent
     return out
+
+
+def all_places(layout: Layout) -> dict[str, IntArray]:
+    """Return every place of every element: for each axis an array [size, copies], elements in row-major
+    order.
+
+    >>> all_places(parse_layout("S[2 : 1@TLane] + R[2 : 32@TLane]"))["TLane"].tolist()
+    [[0, 32], [1, 33]]
+    """
+    tile = layout.tile if isinstance(layout, ComposeLayout) else layout
+    where, steps = evaluate(tile, (tile.size,)), replica_steps(tile)
+    out = {axis: where[axis][:, None] + steps[axis][None, :] for axis in tile.axes}
+    return {"m": layout.swizzled(out["m"])} if isinstance(layout, ComposeLayout) else out
 
 
 def coordinates(

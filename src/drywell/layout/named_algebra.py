@@ -1,5 +1,5 @@
 """What can be done with named-axis layouts: canonical form, equality, grouping, tiling, direct sum,
-slicing.
+slicing, swizzling, reordering, wider and narrower elements.
 
 The operations and their names are those of Apache TVM's `tirx` layouts; each keeps its law, stated
 in its docstring.
@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from drywell.layout.arrays import IntArray
 from drywell.layout.error import LayoutError
 from drywell.layout.named import (
+    ELEMENT_AXES,
+    THREAD_AXES,
     ComposeLayout,
     Iter,
     Layout,
     TileLayout,
+    all_places,
     check_shape,
-    evaluate,
-    replica_steps,
     span,
 )
+from drywell.layout.swizzle import SWIZZLE_MODES, Swizzle
 
 MAX_ENUMERATED = 1 << 22
 
@@ -73,8 +76,7 @@ def _fuse_axes(tile: TileLayout, inner: str, outer: str, fused: str, size: int) 
 
     def renamed(iters: tuple[Iter, ...]) -> tuple[Iter, ...]:
         return tuple(
-            Iter(it.extent, it.stride * scale[it.axis], fused) if it.axis in scale else it
-            for it in iters
+            Iter(it.extent, it.stride * scale[it.axis], fused) if it.axis in scale else it for it in iters
         )
 
     offset = {axis: value for axis, value in tile.offset if axis not in scale}
@@ -110,11 +112,7 @@ def _place_sets(layout: Layout, axes: Sequence[str]) -> list[IntArray]:
         raise LayoutError(
             "E0405", f"{layout} has {num_places(layout)} places, too many to compare one by one"
         )
-    inner = layout.tile if isinstance(layout, ComposeLayout) else layout
-    where, steps = evaluate(inner, (inner.size,)), replica_steps(inner)
-    places = {axis: where[axis][:, None] + steps[axis][None, :] for axis in inner.axes}
-    if isinstance(layout, ComposeLayout):
-        places = {"m": layout.swizzled(places["m"])}
+    places = all_places(layout)
     nowhere = np.zeros_like(next(iter(places.values())))
     columns = [places.get(axis, nowhere) for axis in axes]
     if nowhere.shape[1] == 1:
@@ -181,7 +179,7 @@ def tile(inner: Layout, outer: TileLayout, outer_shape: Sequence[int], inner_sha
     if isinstance(inner, ComposeLayout):
         tiled = tile(inner.tile, outer, outer_shape, inner_shape)
         assert isinstance(tiled, TileLayout)
-        return ComposeLayout(tiled, inner.per_element, inner.swizzle_len, inner.atom_len, inner.swizzle_inner)
+        return replace(inner, tile=tiled)
     spans = {it.axis: span(inner, it.axis) for it in inner.shard}
     scaled = tuple(Iter(it.extent, it.stride * spans.get(it.axis, 1), it.axis) for it in outer.shard)
     wide = TileLayout(scaled, outer.replica, outer.offset)
@@ -223,9 +221,7 @@ def _interleave(
     return TileLayout(tuple(shard) or inner.shard, replica, tuple(sorted(offset.items())))
 
 
-def slice_layout(
-    layout: Layout, shape: Sequence[int], region: Sequence[tuple[int, int]]
-) -> Layout | None:
+def slice_layout(layout: Layout, shape: Sequence[int], region: Sequence[tuple[int, int]]) -> Layout | None:
     """Return the layout of a region, [begin, end) per dimension, over the region's own shape.
 
     It maps element x of the region where `layout` maps `begin + x`. None when the region has no
@@ -240,9 +236,7 @@ def slice_layout(
         inner = slice_layout(layout.tile, shape, region)
         if not isinstance(inner, TileLayout):
             return None
-        return ComposeLayout(
-            inner, layout.per_element, layout.swizzle_len, layout.atom_len, layout.swizzle_inner
-        )
+        return replace(layout, tile=inner)
     dims = check_shape(layout, shape)
     if len(region) != len(dims) or any(not 0 <= b < e <= n for (b, e), n in zip(region, dims, strict=False)):
         raise LayoutError("E0405", f"region {tuple(region)} is empty or outside the shape {dims}")
@@ -289,6 +283,132 @@ def _slice_run(run: tuple[Iter, ...], begin: int, length: int, offset: dict[str,
         return None
     jump = before.stride - (it.extent - half) * it.stride
     return [Iter(2, jump, it.axis), Iter(half, it.stride, it.axis), *whole]
+
+
+def tile_to(inner: Layout, shape: Sequence[int], inner_shape: Sequence[int]) -> Layout:
+    """Repeat `inner` row by row until it has `shape`: tile with a row-major outer of `shape / inner_shape`.
+
+    >>> from drywell.layout.named import parse_layout
+    >>> str(tile_to(parse_layout("S[(2, 4) : (4, 1)]"), (4, 8), (2, 4)))
+    'S[(2, 2, 2, 4) : (16, 4, 8, 1)]'
+    """
+    if len(shape) != len(inner_shape) or any(n % k for n, k in zip(shape, inner_shape, strict=True)):
+        raise LayoutError("E0406", f"{tuple(shape)} is no multiple of {tuple(inner_shape)}")
+    outer = tuple(n // k for n, k in zip(shape, inner_shape, strict=True))
+    strides = [math.prod(outer[i + 1 :]) for i in range(len(outer))]
+    rows = TileLayout(tuple(Iter(n, stride) for n, stride in zip(outer, strides, strict=True)))
+    return tile(inner, rows, outer, inner_shape)
+
+
+def compose(layout: TileLayout, swizzle: str | Swizzle, element_bits: int = 16) -> ComposeLayout:
+    """Put a swizzle behind a layout of elements on `m`: a mode by its name (`32B`, `64B`, `128B`,
+    `128B_ATOM_32B`) acts on the bytes of `element_bits` elements, a `Swizzle` on element numbers as it is.
+
+    LayoutError E0404 for a layout of other axes, and for a mode that is not one swizzle.
+
+    >>> from drywell.layout.named import parse_layout
+    >>> str(compose(parse_layout("S[(8, 64) : (64, 1)]"), "128B", 16))
+    'ComposeLayout(3, 3, 3, TileLayout(S[(8, 64) : (64, 1)]))'
+    """
+    if isinstance(swizzle, str):
+        mode = SWIZZLE_MODES.get(swizzle)
+        if mode is None or len(mode.terms) != 1 or element_bits not in (8, 16, 32, 64):
+            names = ", ".join(m.name for m in SWIZZLE_MODES.values() if len(m.terms) == 1)
+            raise LayoutError(
+                "E0404",
+                f"'{swizzle}' of {element_bits}-bit elements is not one swizzle",
+                hint=f"{names}, of elements of 8, 16, 32 or 64 bits",
+            )
+        term = mode.terms[0]
+        swizzle = Swizzle(term.num_bits, term.base - (element_bits // 8).bit_length() + 1, term.shift)
+    if layout.axes != ("m",) or abs(swizzle.shift) < swizzle.num_bits:
+        raise LayoutError(
+            "E0404", f"{swizzle} does not go behind {layout}", hint="a swizzle acts on one coordinate, on m"
+        )
+    s = swizzle
+    return ComposeLayout(layout, s.base, s.num_bits, abs(s.shift), s.shift > 0)
+
+
+def permute(layout: Layout, shape: Sequence[int], order: Sequence[int]) -> Layout:
+    """Return the layout with the dimensions of `shape` in another order: dimension i of the result is
+    dimension `order[i]`.
+
+    >>> from drywell.layout.named import parse_layout
+    >>> str(permute(parse_layout("S[(128, 8) : (1@TLane, 1@TCol)]"), (128, 8), (1, 0)))
+    'S[(8, 128) : (1@TCol, 1@TLane)]'
+    """
+    if isinstance(layout, ComposeLayout):
+        inner = permute(layout.tile, shape, order)
+        assert isinstance(inner, TileLayout)
+        return replace(layout, tile=inner)
+    if sorted(order) != list(range(len(shape))):
+        raise LayoutError("E0406", f"{tuple(order)} is no order of {len(shape)} dimensions")
+    grouped, seps = group(layout, shape)
+    shard = tuple(it for i in order for it in grouped.shard[seps[i] : seps[i + 1]])
+    return TileLayout(shard or grouped.shard, grouped.replica, grouped.offset)
+
+
+def storage(layout: TileLayout) -> TileLayout:
+    """Return what one thread holds: the layout without its iters and offsets on thread axes.
+
+    >>> from drywell.layout.named import parse_layout
+    >>> str(storage(parse_layout("S[(8, 4, 2) : (4@laneid, 1@laneid, 1)]")))
+    'S[2 : 1]'
+    """
+    shard = tuple(it for it in layout.shard if it.axis not in THREAD_AXES)
+    replica = tuple(it for it in layout.replica if it.axis not in THREAD_AXES)
+    offset = tuple((axis, value) for axis, value in layout.offset if axis not in THREAD_AXES)
+    return TileLayout(shard or (Iter(1, 1),), replica, offset)
+
+
+def unpack(layout: TileLayout, count: int) -> TileLayout:
+    """Return the layout of elements `count` times narrower, `count` of which make one of `layout`'s.
+
+    Coordinates on `m` and `TCol` count elements, so that they grow; the narrow ones are the last iter.
+
+    >>> from drywell.layout.named import parse_layout
+    >>> str(unpack(parse_layout("S[(128, 8) : (1@TLane, 1@TCol)]"), 2))
+    'S[(128, 8, 2) : (1@TLane, 2@TCol, 1@TCol)]'
+    """
+    axis = next((it.axis for it in reversed(layout.shard) if it.axis in ELEMENT_AXES), "m")
+
+    def wider(iters: tuple[Iter, ...]) -> tuple[Iter, ...]:
+        return tuple(replace(it, stride=it.stride * _factor(it.axis, count)) for it in iters)
+
+    offset = tuple((a, value * _factor(a, count)) for a, value in layout.offset)
+    return TileLayout((*wider(layout.shard), Iter(count, 1, axis)), wider(layout.replica), offset)
+
+
+def pack(layout: TileLayout, count: int) -> TileLayout:
+    """Return the layout of elements `count` times wider, each made of `count` neighbours of the last
+    dimension: `unpack` undone.
+
+    LayoutError E0406 when the neighbours do not lie side by side, or a stride would be cut.
+
+    >>> from drywell.layout.named import parse_layout
+    >>> str(pack(parse_layout("S[(128, 16) : (1@TLane, 1@TCol)]"), 2))
+    'S[(128, 8) : (1@TLane, 1@TCol)]'
+    """
+    if count == 1:
+        return layout
+    *before, last = canonicalize(layout).shard
+
+    def narrower(iters: Sequence[Iter]) -> tuple[Iter, ...]:
+        return tuple(replace(it, stride=it.stride // _factor(it.axis, count)) for it in iters)
+
+    tail = [] if last.extent == count else [replace(last, extent=last.extent // count, stride=count)]
+    moved = [*before, *layout.replica]
+    is_cut = any(it.stride % _factor(it.axis, count) for it in moved)
+    is_cut = is_cut or any(value % _factor(axis, count) for axis, value in layout.offset)
+    if last.axis not in ELEMENT_AXES or last.stride != 1 or last.extent % count or is_cut:
+        raise LayoutError("E0406", f"{count} neighbours of {layout} do not make whole wider elements")
+    offset = tuple((axis, value // _factor(axis, count)) for axis, value in layout.offset)
+    shard = narrower([*before, *tail]) or (Iter(1, 1, last.axis),)
+    return TileLayout(shard, narrower(layout.replica), offset)
+
+
+def _factor(axis: str, count: int) -> int:
+    return count if axis in ELEMENT_AXES else 1
 
 
 def num_places(layout: Layout) -> int:

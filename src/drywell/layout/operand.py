@@ -62,8 +62,7 @@ def chunk_addresses(
     num_chunks = row_bytes // CHUNK_BYTES
     if desc.lbo_is_absolute:
         return (
-            _absolute(low, desc.lbo_bytes - base, desc.swizzle, desc.sbo_bytes, num_rows, num_chunks)
-            + base
+            _absolute(low, desc.lbo_bytes - base, desc.swizzle, desc.sbo_bytes, num_rows, num_chunks) + base
         )
     if mode.name != "none":
         return _k_major(low, desc.swizzle, 0, desc.sbo_bytes, num_rows, num_chunks) + base

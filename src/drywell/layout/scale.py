@@ -18,10 +18,16 @@ from drywell.layout.error import LayoutError
 from drywell.layout.tmem import NUM_PARTITIONS, PARTITION_LANES
 
 SCALE_VECS: dict[tuple[str, str], str] = {
-    ("mxf8f6f4", ""): "1X", ("mxf8f6f4", "1X"): "1X", ("mxf8f6f4", "block32"): "1X",
-    ("mxf4", ""): "2X", ("mxf4", "2X"): "2X", ("mxf4", "block32"): "2X",
-    ("mxf4nvf4", "2X"): "2X", ("mxf4nvf4", "block32"): "2X",
-    ("mxf4nvf4", "4X"): "4X", ("mxf4nvf4", "block16"): "4X",
+    ("mxf8f6f4", ""): "1X",
+    ("mxf8f6f4", "1X"): "1X",
+    ("mxf8f6f4", "block32"): "1X",
+    ("mxf4", ""): "2X",
+    ("mxf4", "2X"): "2X",
+    ("mxf4", "block32"): "2X",
+    ("mxf4nvf4", "2X"): "2X",
+    ("mxf4nvf4", "block32"): "2X",
+    ("mxf4nvf4", "4X"): "4X",
+    ("mxf4nvf4", "block16"): "4X",
 }
 """(kind, qualifier; '' for none) to the scale vector it means; pairs that are absent do not
 exist.

@@ -22,7 +22,7 @@ Address = TypeVar("Address", int, NDArray[np.int64])
 @record
 class Swizzle:
     """CuTe's `Swizzle<B, M, S>`: XOR the `num_bits` bits from `base` up with those `shift` places
-    above them.
+    above them; a negative `shift` XORs those above with the ones from `base` up.
 
     >>> Swizzle(3, 4, 3).apply(0x80)
     144
@@ -37,12 +37,14 @@ class Swizzle:
         back.
         """
         mask = ((1 << self.num_bits) - 1) << self.base
+        if self.shift < 0:
+            return address ^ ((address & mask) << -self.shift)
         return address ^ ((address >> self.shift) & mask)
 
     @property
     def period_bytes(self) -> int:
         """Bytes after which the pattern repeats (1 when it does nothing)."""
-        return 1 << (self.num_bits + self.base + self.shift) if self.num_bits else 1
+        return 1 << (self.num_bits + self.base + abs(self.shift)) if self.num_bits else 1
 
     def __str__(self) -> str:
         return f"Swizzle<{self.num_bits},{self.base},{self.shift}>"
@@ -115,7 +117,13 @@ DESCRIPTOR_MODES: dict[int, SwizzleMode] = {
 """
 
 TENSOR_MAP_MODES: tuple[str, ...] = (
-    "none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B",
+    "none",
+    "32B",
+    "64B",
+    "128B",
+    "128B_ATOM_32B",
+    "128B_ATOM_32B_FLIP_8B",
+    "128B_ATOM_64B",
 )
 """Mode names in the order of CUtensorMapSwizzle, 0..6. Source: CUDA driver API, enum
 CUtensorMapSwizzle.

@@ -120,3 +120,13 @@ def local_lane(taddr: int, warp_id: int) -> int:
     64
     """
     return warp_lanes(warp_id).start + (decode(taddr)[0] & (PARTITION_LANES - 1))
+
+
+def hardware_col(element: int, element_bits: int) -> tuple[int, int]:
+    """Return (32-bit column, position within it) of TCol coordinate `element`, which counts
+    elements, not columns.
+
+    >>> hardware_col(5, 16)
+    (2, 1)
+    """
+    return divmod(element, 32 // element_bits)

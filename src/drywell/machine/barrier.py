@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from drywell.base.events import ACQUIRE, RELEASE, Order, Remarked, Sync
 from drywell.base.span import Span
-from drywell.machine.lanes import FULL, LANES, Mask, lane_list, named_lanes
+from drywell.machine.lanes import LANES, Mask, lane_list, named_lanes
 from drywell.machine.outcome import Wait, WaitReason
 from drywell.machine.registers import LaneValues
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from drywell.machine.warp import Warp
 
 NUM_BARRIERS = 16
+MAX_WARPS = 32
+"""Warps of a CTA at most."""
 Reduction = Literal["popc", "and", "or"]
 
 
@@ -97,7 +99,8 @@ class Meeting:
 
 Words = NDArray[np.int64]
 
-COMPLETED, THREADS, ARRIVED, THERE, IS_FOR_ALL = range(5)
+BARRIER_WORDS = 5
+COMPLETED, THREADS, ARRIVED, THERE, IS_FOR_ALL = range(BARRIER_WORDS)
 """The words of a named barrier, which compiled code knows too: how often it has completed, and of the round
 that is open the threads that it needs (0: none is open), which warps have come with some lanes and which with
 all, as bits, and whether it is for all warps that have not ended."""
@@ -106,18 +109,20 @@ RED_THREADS = -1
 """What stands for the threads of a `red`, which compiled code leaves alone."""
 
 
+def _bits(mask: Mask) -> int:
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+
 class _Round:
     """One use of a named barrier, from its first arrival to its completion."""
 
-    __slots__ = ("arrived", "count", "is_red", "places", "popc", "popc_all", "there", "use", "words")
+    __slots__ = ("count", "is_red", "places", "popc", "popc_all", "use", "words")
 
     def __init__(self, count: int | None, is_red: bool, words: Words) -> None:
         self.words = words
         self.use = int(words[COMPLETED])
         self.count = count
         self.is_red = is_red
-        self.arrived: dict[int, Mask] = {}
-        self.there = 0
         self.places: dict[int, Span] = {}
         self.popc = 0
         self.popc_all = 0
@@ -136,7 +141,8 @@ class NamedBarriers:
     """The sixteen barriers of a CTA. A warp counts as 32 threads once all its lanes that have not exited
     are there.
 
-    `words` are the barriers' own, `ended` which warps have ended, as bits.
+    `words` are the barriers' own, `arrivals` which lanes of each warp have come to the round that is open,
+    `ended` which warps have ended, all as bits.
     SPEC: ids 0..15; counts are multiples of 32; without a count all threads of the CTA take part; exited
     threads are not waited for. Source: PTX ISA, barrier{.cta}. Misuse is the fault NBAR-MISUSE.
     """
@@ -144,8 +150,16 @@ class NamedBarriers:
     def __init__(self, cta: Cta) -> None:
         self.cta = cta
         self._open: dict[int, _Round] = {}
-        self.words: Words = np.zeros((NUM_BARRIERS, 5), np.int64)
+        self.words: Words = np.zeros((NUM_BARRIERS, BARRIER_WORDS), np.int64)
         self.ended: Words = np.zeros(1, np.int64)
+        self.arrivals: NDArray[np.uint32] = np.zeros((NUM_BARRIERS, MAX_WARPS), np.uint32)
+
+    def renew(self, cta: Cta) -> None:
+        """Make them as new ones are, for another CTA."""
+        self.cta = cta
+        self._open.clear()
+        for array in (self.words, self.arrivals, self.ended):
+            array.fill(0)
 
     @property
     def completed(self) -> Words:
@@ -162,9 +176,7 @@ class NamedBarriers:
         if turn.is_complete:
             self._leave(warp, number, turn)
             return None
-        return Wait(
-            lambda: turn.is_complete, lambda: self._leave(warp, number, turn), self._reason(number, turn)
-        )
+        return self._wait(warp, number, turn)
 
     def arrive(self, warp: Warp, number: int, count: int) -> None:
         """Arrive with the warp's active lanes and go on."""
@@ -197,8 +209,8 @@ class NamedBarriers:
         self, warp: Warp, number: int, count: int | None, is_red: bool, predicate: Mask | None
     ) -> _Round:
         self._check(warp, number, count)
-        turn = self._open.get(number)
-        if turn is None or turn.is_complete:
+        turn = self._current(number)
+        if turn is None:
             turn = self._open[number] = _Round(count, is_red, self.words[number])
         if turn.is_red != is_red:
             warp.fault(
@@ -211,16 +223,13 @@ class NamedBarriers:
                 f" {self._threads(turn.count)}",
             )
         mask = warp.mask
-        before = turn.arrived.get(warp.index)
-        if before is not None and (before & mask).any():
+        lanes, before = _bits(mask), int(self.arrivals[number, warp.index])
+        if before & lanes:
             warp.fault(
                 "NBAR-MISUSE", f"warp {warp.index} arrives at barrier {number} again before it completed"
             )
-        if before is None:
-            turn.arrived[warp.index] = mask if mask is FULL else mask.copy()
-        else:
-            turn.arrived[warp.index] = before | mask
-        self._note(turn, warp.index)
+        self.arrivals[number, warp.index] = before | lanes
+        self._note(number, turn, warp.index)
         if predicate is not None:
             turn.popc += int(np.count_nonzero(predicate & mask))
             turn.popc_all += int(np.count_nonzero(mask))
@@ -230,13 +239,36 @@ class NamedBarriers:
         self._settle(number, turn)
         return turn
 
-    def _note(self, turn: _Round, index: int) -> None:
+    def _current(self, number: int) -> _Round | None:
+        """Return the round that is open at a barrier, perhaps in compiled code; None when none is."""
+        words = self.words[number]
+        if not words[THREADS]:
+            return None
+        turn = self._open.get(number)
+        if turn is None or turn.is_complete:
+            count = None if words[IS_FOR_ALL] else int(words[THREADS])
+            turn = self._open[number] = _Round(count, False, words)
+        return turn
+
+    def waiting(self, warp: Warp, number: int, use: int) -> Wait:
+        """Return how a warp waits that came to use `use` of a barrier in compiled code."""
+        turn = self._current(number)
+        if turn is None or turn.use != use:
+            turn = _Round(None, False, self.words[number])
+            turn.use = use
+        return self._wait(warp, number, turn)
+
+    def _wait(self, warp: Warp, number: int, turn: _Round) -> Wait:
+        return Wait(
+            lambda: turn.is_complete, lambda: self._leave(warp, number, turn), self._reason(number, turn)
+        )
+
+    def _note(self, number: int, turn: _Round, index: int) -> None:
         """Write down that a warp has come."""
-        if self._is_there(index, turn):
-            turn.there |= 1 << index
+        _, _, arrived, there, _ = turn.words.tolist()
+        there |= self._is_there(number, index) << index
         threads = RED_THREADS if turn.is_red else self._threads(turn.count)
-        arrived = int(turn.words[ARRIVED]) | 1 << index
-        turn.words[:] = (turn.use, threads, arrived, turn.there, turn.count is None)
+        turn.words[:] = (turn.use, threads, arrived | 1 << index, there, turn.count is None)
 
     def _look_for_halves(self, warp: Warp, number: int, turn: _Round) -> None:
         """Remark on a warp that reaches one use of a barrier at two places, though as a warp it should at
@@ -271,37 +303,38 @@ class NamedBarriers:
     def _threads(self, count: int | None) -> int:
         return len(self.cta.warps) * LANES if count is None else count
 
-    def _is_there(self, index: int, turn: _Round) -> bool:
-        arrived = turn.arrived.get(index)
-        if arrived is None or arrived is FULL:
-            return arrived is FULL
-        return not (self.cta.warps[index].live & ~arrived).any()
+    def _is_there(self, number: int, index: int) -> bool:
+        arrived = int(self.arrivals[number, index])
+        return arrived != 0 and not _bits(self.cta.warps[index].live) & ~arrived
 
     def _is_over(self, turn: _Round) -> bool:
         """Say whether all participants are there."""
+        there = int(turn.words[THERE])
         if turn.count is None:
-            return bool(turn.there | int(self.ended[0]) == (1 << len(self.cta.warps)) - 1)
-        return turn.there.bit_count() * LANES >= turn.count
+            return bool(there | int(self.ended[0]) == (1 << len(self.cta.warps)) - 1)
+        return there.bit_count() * LANES >= turn.count
 
     def _settle(self, number: int, turn: _Round) -> None:
         if self._is_over(turn):
             turn.words[:] = (turn.use + 1, 0, 0, 0, 0)
+            self.arrivals[number] = 0
             del self._open[number]
             self.cta.grid.version += 1
 
     def settle(self) -> None:
         """Look again at every open barrier (lanes have exited)."""
-        for number, turn in tuple(self._open.items()):
-            if not turn.is_complete:
-                for index in turn.arrived:
-                    self._note(turn, index)
+        for number in np.flatnonzero(self.words[:, THREADS]).tolist():
+            turn = self._current(number)
+            if turn is not None:
+                for index in np.flatnonzero(self.arrivals[number]).tolist():
+                    self._note(number, turn, index)
                 self._settle(number, turn)
 
     def _reason(self, number: int, turn: _Round) -> WaitReason:
         return WaitReason("named_barrier", lambda: self._text(number, turn))
 
     def _text(self, number: int, turn: _Round) -> str:
-        here = sorted(i for i in turn.arrived if self._is_there(i, turn))
+        here = [i for i in range(len(self.cta.warps)) if self._is_there(number, i)]
         need = self._threads(turn.count)
         away = [w.index for w in self.cta.warps if w.index not in here and not w.is_done]
         return (
@@ -318,6 +351,7 @@ class ClusterBarrier:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.generation = 0
+        self.has_arrivals: Words = np.zeros(1, np.int64)
 
     @property
     def sync(self) -> Sync:
@@ -326,15 +360,17 @@ class ClusterBarrier:
 
     def arrive(self, warp: Warp, order: Order = RELEASE) -> None:
         """Arrive with the warp's active lanes."""
-        again = warp.mask & warp.cluster_arrived
+        arrived, generations = warp.cluster_arrivals
+        again = warp.mask & arrived
         if again.any():
             warp.fault(
                 "CBAR-MISUSE",
                 f"lane {lane_list(again)[0]} arrives at the cluster barrier again without a wait between",
                 lanes=lane_list(again),
             )
-        warp.cluster_arrived |= warp.mask
-        warp.cluster_generation[warp.mask] = self.generation
+        arrived |= warp.mask
+        generations[warp.mask] = self.generation
+        self.has_arrivals[0] = 1
         warp.changed()
         warp.arrived(self.sync, self.generation, order)
         self.settle()
@@ -342,17 +378,18 @@ class ClusterBarrier:
     def wait(self, warp: Warp) -> Wait | None:
         """Wait with the warp's active lanes for the generation they arrived at."""
         mask = warp.mask.copy()
-        missing = mask & ~warp.cluster_arrived
+        arrived, generations = warp.cluster_arrivals
+        missing = mask & ~arrived
         if missing.any():
             warp.fault(
                 "CBAR-MISUSE",
                 f"lane {lane_list(missing)[0]} waits at the cluster barrier without having arrived",
                 lanes=lane_list(missing),
             )
-        generation = int(warp.cluster_generation[mask].max())
+        generation = int(generations[mask].max())
 
         def leave() -> None:
-            warp.cluster_arrived &= ~mask
+            arrived[mask] = False
             warp.passed(self.sync, generation, ACQUIRE, mask)
 
         if self.generation > generation:
@@ -362,14 +399,18 @@ class ClusterBarrier:
 
     def settle(self) -> None:
         """Complete the generation when every lane of the cluster that has not exited has arrived."""
+        if not self.has_arrivals[0]:
+            return
         warps = [w for cta in self.cluster.ctas for w in cta.warps]
         if warps and not any(self._missing(w).any() for w in warps) and any(not w.is_done for w in warps):
             self.generation += 1
+            self.has_arrivals[0] = 0
             self.cluster.grid.version += 1
 
     def _missing(self, warp: Warp) -> Mask:
-        has_arrived: Mask = warp.cluster_arrived & (warp.cluster_generation == self.generation)
-        return warp.live & ~has_arrived
+        arrived, generations = warp.cluster_arrivals
+        missing: Mask = warp.live & ~(arrived & (generations == self.generation))
+        return missing
 
     def _text(self) -> str:
         away = [

@@ -88,6 +88,12 @@ class GlobalMemory:
         data[: old.size] = old
         self.buffer = LaneBuffer(data)
 
+    def restore(self) -> None:
+        """Give every placed array the bytes again that it was placed with."""
+        for array in self._arrays:
+            raw = 0 if array.source is None else np.ascontiguousarray(array.source).reshape(-1).view(np.uint8)
+            self.content(array)[:] = raw
+
     def write_back(self) -> None:
         """Copy every placed array's bytes back into the caller's array, where that may be written."""
         for array in self._arrays:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from heapq import nsmallest
+from functools import cached_property
 from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drywell.arch import Gpu
 from drywell.base.diagnostic import Finding
@@ -18,18 +19,22 @@ from drywell.base.events import CtaExited, CtaStarted, Event, Observer, Register
 from drywell.base.options import DEFAULT, Options
 from drywell.base.record import record
 from drywell.base.span import NOWHERE
+from drywell.machine.bank import Bank
 from drywell.machine.barrier import ClusterBarrier, NamedBarriers
 from drywell.machine.gmem import GlobalMemory
-from drywell.machine.lanes import LANES
+from drywell.machine.lanes import FULL, LANES
 from drywell.machine.local import ParamMemory
 from drywell.machine.outcome import Wait, WaitReason
 from drywell.machine.queue import Pending
 from drywell.machine.registers import RegisterLayout
-from drywell.machine.smem import RESERVED_BYTES, SharedMemory, SmemSymbol
-from drywell.machine.tmem import PairRequest, TensorMemory, TmemHolding
+from drywell.machine.sm import Sm
+from drywell.machine.smem import SharedMemory, SmemSymbol
+from drywell.machine.tmem import PairRequest, TmemHolding
 from drywell.machine.warp import Warp
 
 Dim3 = tuple[int, int, int]
+
+_NOT_OWN = 1 << 30  # CTAs, so to speak, on an SM of another share
 
 MISS_ONE_IN = 4
 """How often a request for a waiting cluster misses although one waits: every fourth time under the lazy
@@ -70,9 +75,10 @@ class Grid:
     """One launch. `version` counts changes of shared state, `clock` executed instructions (the engine's).
     `multiplier` is the engine's own arithmetic of the tensor core, None for that of `numerics`.
 
-    CTAs come to life cluster by cluster: `admit()` makes resident what fits now, `sms` hold them. A `share`
-    (k, n) is every n-th of the homes that clusters find at first, from the k-th on, with the clusters that
-    come to them: n grids with the shares (0, n) to (n - 1, n) are the launch.
+    CTAs come to life cluster by cluster: `admit()` makes resident what fits now, `sms` hold them, `loads`
+    says how many each; `clusters` have started and are not forgotten yet. A `share` (k, n) is every n-th of
+    the homes that clusters find at first, from the k-th on, with the clusters that come to them: n grids with
+    the shares (0, n) to (n - 1, n) are the launch.
     """
 
     def __init__(
@@ -111,6 +117,7 @@ class Grid:
         self.remarks: Counter[Finding] = Counter()
         self.observers: list[Observer] = list(observers)
         self.multiplier: Any = None
+        self.specials: dict[Any, Any] = {}
         self.version = 0
         self.clock: int = 0
         self._check_dims()
@@ -122,8 +129,12 @@ class Grid:
     def _plan(self) -> None:
         """Line up the clusters: none has started."""
         self.clusters: list[Cluster] = []
+        self._banks: list[Bank] = []
+        self.num_started = 0
         size, homes = self.cluster_size, self._num_homes
         self.own_sms: tuple[Sm, ...] = tuple(sm for sm in self.sms if self._is_own(sm.index // size))
+        self.loads = np.array([0 if self._is_own(sm.index // size) else _NOT_OWN for sm in self.sms])
+        self._num_per_sm = self.sms[0].capacity()
         turns = (-(-(self.num_ctas // size - home) // homes) for home in range(homes) if self._is_own(home))
         self.num_own_ctas: int = sum(turns) * size
         self._waiting: Iterator[Dim3] = self._cluster_origins()
@@ -132,6 +143,13 @@ class Grid:
         self.num_cancelled = 0
         self.num_requests = 0
         self._random = random.Random(self.options.seed * 1_000_003 + 1)
+
+    def confine(self, first: int) -> None:
+        """Let only the cluster whose first CTA has this number run."""
+        across, along, _ = self.grid_dim
+        self._waiting = iter(())
+        self._next = first % across, first // across % along, first // (across * along)
+        self.num_own_ctas = self.cluster_size
 
     def _check_dims(self) -> None:
         """Refuse dimensions that cannot be; LaunchError."""
@@ -175,7 +193,7 @@ class Grid:
     @property
     def num_waiting(self) -> int:
         """Return how many CTAs have neither started nor been cancelled."""
-        return self.num_own_ctas - self.num_cancelled - len(self.clusters) * self.cluster_size
+        return self.num_own_ctas - self.num_cancelled - self.num_started * self.cluster_size
 
     def cancel_waiting(self) -> Dim3 | None:
         """Take the next waiting cluster out of the launch and return its first CTA (cluster launch
@@ -223,14 +241,16 @@ class Grid:
 
         ASSUMED: no two CTAs of a cluster share an SM, so that each has Tensor Memory of its own.
         """
-        homes = nsmallest(self.cluster_size, self.own_sms, key=lambda sm: len(sm.ctas))
-        fits = len(homes) == self.cluster_size and homes[-1].has_room()
-        return tuple(homes) if fits else None
+        size = self.cluster_size
+        homes = [self.loads.argmin()] if size == 1 else self.loads.argsort(kind="stable")[:size]
+        fits = len(self.own_sms) >= size and self.loads[homes[-1]] < self._num_per_sm
+        return tuple([self.sms[home] for home in homes]) if fits else None
 
     def _start(self, origin: Dim3, homes: tuple[Sm, ...]) -> Cluster:
         """Create the cluster at `origin` on the SMs `homes`."""
         cluster = Cluster(self, origin, homes)
         self.clusters.append(cluster)
+        self.num_started += 1
         if self.observers:
             first = cluster.ctas[0].linear
             for cta in cluster.ctas:
@@ -241,11 +261,37 @@ class Grid:
                         cta.rank,
                         first,
                         cta.sm.index,
-                        len(cta.warps),
+                        self.num_warps,
                         self.num_threads,
                     )
                 )
         return cluster
+
+    def let_go(self, cluster: Cluster) -> None:
+        """Drop a cluster all of whose warps have ended; only its memory when somebody observes the grid."""
+        if self.observers:
+            for cta in cluster.ctas:
+                cta.smem.forget()
+        else:
+            self.clusters.remove(cluster)
+            self._banks += [cta.bank for cta in cluster.ctas]
+            cluster.let_go()
+
+    def bank_for(self, cta: Cta) -> Bank:
+        """Return the arrays of a new CTA, those of one that has ended where there are such."""
+        if not self._banks:
+            return Bank(cta)
+        bank = self._banks.pop()
+        bank.renew(cta)
+        return bank
+
+    def let_go_of_all(self) -> None:
+        """Drop all clusters and SMs, so that memory is free at once, not when garbage is collected."""
+        for cluster in self.clusters:
+            cluster.let_go()
+        self.clusters = []
+        self.sms = self.own_sms = ()
+        self._banks.clear()
 
     def _why_not(self) -> str:
         """Say which resource one CTA (or cluster) wants more of than there is."""
@@ -258,50 +304,15 @@ class Grid:
             " of a cluster takes an SM of its own"
         )
 
+    def lanes_of(self, index: int) -> NDArray[np.bool_]:
+        """Return which lanes of the warps of this index exist, not to be written to."""
+        count = min(self.num_threads - index * LANES, LANES)
+        return FULL if count == LANES else np.arange(LANES) < count
+
     def emit(self, event: Event) -> None:
         """Tell every observer."""
         for observer in self.observers:
             observer.on(event)
-
-
-class Sm:
-    """One SM: its Tensor Memory and the CTAs resident on it; `collectors` are what the buffers of its
-    tensor core keep, `keeps[0]` says whether one keeps something.
-    """
-
-    def __init__(self, grid: Grid, index: int) -> None:
-        self.grid = grid
-        self.index: int = index
-        self.ctas: list[Cta] = []
-        self.collectors: dict[str, Any] = {}
-        self.keeps = np.zeros(1, np.uint8)
-        self._tmem: TensorMemory | None = None
-
-    @property
-    def tmem(self) -> TensorMemory:
-        """Return the SM's Tensor Memory (made when first asked for)."""
-        if self._tmem is None:
-            self._tmem = TensorMemory(self.index, self.grid.options)
-        return self._tmem
-
-    def needs(self) -> tuple[tuple[str, int, int], ...]:
-        """Return, per resource, its name, what one CTA takes and what an SM has."""
-        gpu, kernel, warps = self.grid.gpu, self.grid.kernel, self.grid.num_warps
-        grain = gpu.smem_granule_bytes
-        smem = -(-(kernel.smem_bytes + RESERVED_BYTES) // grain) * grain
-        per_warp = (kernel.max_registers or 0) * LANES
-        per_warp = -(-per_warp // gpu.register_granule_per_warp) * gpu.register_granule_per_warp
-        return (
-            ("CTA slots", 1, gpu.max_ctas_per_sm),
-            ("warps", warps, gpu.max_warps_per_sm),
-            ("bytes of shared memory", smem, gpu.smem_bytes_per_sm),
-            ("registers", per_warp * warps, gpu.registers_per_sm),
-        )
-
-    def has_room(self, count: int = 1) -> bool:
-        """Say whether `count` more CTAs fit."""
-        total = len(self.ctas) + count
-        return all(need * total <= have for _, need, have in self.needs())
 
 
 class Cluster:
@@ -309,7 +320,8 @@ class Cluster:
 
     `pair_requests` are, by number of the CTA pair, its allocations of Tensor Memory that wait for the other
     CTA; `num_misses` counts its requests for a waiting cluster that found none, `has_seen_miss` says that a
-    thread has looked at such an answer.
+    thread has looked at such an answer. `num_kept` are its warps that keep what they held; `rows` is for what
+    knows where its memory lies.
     """
 
     def __init__(self, grid: Grid, origin: Dim3, homes: tuple[Sm, ...]) -> None:
@@ -320,10 +332,22 @@ class Cluster:
         self.pair_requests: dict[int, list[PairRequest]] = {}
         self.num_misses = 0
         self.has_seen_miss = False
+        self.num_kept = grid.cluster_size * grid.num_warps
+        self.rows: Any = None
         cx, cy, cz = grid.cluster_dim
         for rank, (dz, dy, dx) in enumerate(product(range(cz), range(cy), range(cx))):
             index = (origin[0] + dx, origin[1] + dy, origin[2] + dz)
             self.ctas.append(Cta(self, index, rank, homes[rank]))
+
+    def let_go(self) -> None:
+        """Drop what its CTAs hold, which is theirs alone: nobody reaches them again."""
+        for cta in self.ctas:
+            for name in ("warps", "bank", "smem", "barriers", "tmem"):
+                cta.__dict__.pop(name, None)
+        self.ctas = []
+        self.rows = None
+        self.pair_requests.clear()
+        del self.barrier
 
 
 class Cta:
@@ -331,22 +355,45 @@ class Cta:
 
     def __init__(self, cluster: Cluster, index: Dim3, rank: int, sm: Sm) -> None:
         grid = cluster.grid
-        kernel = grid.kernel
         self.grid = grid
         self.cluster = cluster
         self.index: Dim3 = index
         self.linear = index[0] + grid.grid_dim[0] * (index[1] + grid.grid_dim[1] * index[2])
         self.rank: int = rank
         self.sm = sm
-        self.smem: SharedMemory = SharedMemory(self, kernel.smem_bytes, kernel.symbols)
-        self.barriers = NamedBarriers(self)
-        self.tmem = TmemHolding()
         self.has_exited = False
-        self.free_registers = 0
-        self.warps: tuple[Warp, ...] = tuple(
-            Warp(self, i, kernel.registers, kernel.local_bytes) for i in range(grid.num_warps)
-        )
+        self.specials: dict[Any, Any] = {}
         sm.ctas.append(self)
+        grid.loads[sm.index] += 1
+
+    # what it holds is made when first asked for: a long grid has many CTAs at rest
+
+    @cached_property
+    def bank(self) -> Bank:
+        """Return its arrays."""
+        return self.grid.bank_for(self)
+
+    @cached_property
+    def smem(self) -> SharedMemory:
+        """Return its shared memory."""
+        return self.bank.smem
+
+    @cached_property
+    def barriers(self) -> NamedBarriers:
+        """Return its named barriers."""
+        return self.bank.barriers
+
+    @cached_property
+    def tmem(self) -> TmemHolding:
+        """Return what it holds of Tensor Memory."""
+        return self.bank.tmem
+
+    @cached_property
+    def warps(self) -> tuple[Warp, ...]:
+        """Return its warps."""
+        local_bytes = self.grid.kernel.local_bytes
+        arrays = enumerate(zip(self.bank.registers, self.bank.carry, strict=True))
+        return tuple([Warp(self, i, *of_warp, local_bytes) for i, of_warp in arrays])
 
     @property
     def peer(self) -> Cta | None:
@@ -357,7 +404,12 @@ class Cta:
     @property
     def has_started(self) -> bool:
         """Say whether one of its warps has come to an instruction."""
-        return any(warp.span is not NOWHERE for warp in self.warps)
+        return "warps" in self.__dict__ and any(warp.span is not NOWHERE for warp in self.warps)
+
+    @property
+    def free_registers(self) -> int:
+        """Return how many registers the pool of setmaxnreg has."""
+        return int(self.bank.pool[0])
 
     def set_max_registers(self, warp: Warp, count: int, is_increase: bool) -> Wait | None:
         """Move `warp` to `count` registers per thread (setmaxnreg.inc / .dec); inc waits for the CTA's
@@ -381,8 +433,8 @@ class Cta:
         wanted = (count - have) * LANES
 
         def take() -> None:
-            self.free_registers -= wanted
-            warp.num_registers = count
+            self.bank.pool[0] -= wanted
+            self.bank.pool[1 + warp.index] = count
             self.grid.version += 1
             if self.grid.observers:
                 self.grid.emit(RegistersMoved(warp.agent(), count, warp.span))
@@ -398,13 +450,14 @@ class Cta:
         """Take note that a warp's last lane has exited; the CTA ends with its last warp. Fault
         ALLOC-LEAK.
         """
-        if self.has_exited or not all(warp.is_done for warp in self.warps):
+        if self.has_exited or self.barriers.ended[0] != (1 << len(self.warps)) - 1:
             return
         self.has_exited = True
         self.smem.reachable[0] = 0
         if self.grid.observers:
             self.grid.emit(CtaExited(self.linear))
         self.sm.ctas.remove(self)
+        self.grid.loads[self.sm.index] -= 1
         self.grid.num_exited += 1
         self.grid.version += 1
         leak = self.sm.tmem.cta_exits(self) if self.tmem.is_used else ""

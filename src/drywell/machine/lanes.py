@@ -62,9 +62,15 @@ class LaneBuffer:
 
     def __init__(self, data: Bytes) -> None:
         self.data = data
-        self._views: dict[int, NDArray[Any]] = {
-            size: data[: data.size // size * size].view(dtype) for size, dtype in _WORDS.items()
-        }
+        self._views: dict[int, NDArray[Any]] = {}
+
+    def _view(self, size: int) -> NDArray[Any]:
+        """Return the data as words of so many bytes."""
+        view = self._views.get(size)
+        if view is None:
+            whole = self.data[: self.data.size // size * size]
+            view = self._views[size] = whole.view(_WORDS[size])
+        return view
 
     def gather(self, offsets: Offsets, mask: Mask, size: int, align: int) -> Bytes:
         """Return uint8[32, size] from each lane's offset, zero for lanes outside `mask`.
@@ -78,7 +84,7 @@ class LaneBuffer:
         index = offsets >> _SHIFTS[word]
         if word != size:
             index = index[:, None] + _STEPS[size // word]
-        out = self._views[word].take(index).view(np.uint8).reshape(LANES, size)
+        out = self._view(word).take(index).view(np.uint8).reshape(LANES, size)
         if not is_full:
             out[~mask] = 0
         return out
@@ -96,6 +102,6 @@ class LaneBuffer:
         if mask is not FULL and np.count_nonzero(mask) != LANES:
             index, values = index[mask], values[mask]
         if word == size:
-            self._views[word][index] = values[:, 0]
+            self._view(word)[index] = values[:, 0]
         else:
-            self._views[word][index[:, None] + _STEPS[size // word]] = values
+            self._view(word)[index[:, None] + _STEPS[size // word]] = values

@@ -12,6 +12,7 @@ from drywell.machine.gmem import misaligned
 from drywell.machine.lanes import LANE_IDS, LANES, Bytes, LaneBuffer, Mask, Offsets, active_values, lane_list
 
 _GRAIN = 32
+_NOTHING = LaneBuffer(np.zeros(0, np.uint8))
 
 
 class LaneMemory:
@@ -26,7 +27,7 @@ class LaneMemory:
         self.origin = origin
         self.nbytes = 0
         self.pitch = 0
-        self.buffer = LaneBuffer(np.zeros(0, np.uint8))
+        self.buffer = _NOTHING
         self.grow(nbytes)
 
     def grow(self, nbytes: int) -> None:
@@ -85,8 +86,7 @@ class ParamMemory:
         self.buffer = LaneBuffer(data)
 
     def offsets(self, addresses: NDArray[Any], mask: Mask, size: int, align: int, is_write: bool) -> Offsets:
-        """Check each active lane's read and return its offset; faults PARAM-OOB, PARAM-WRITE, MISALIGNED.
-        """
+        """Check each active lane's read and return its offset; faults PARAM-OOB, PARAM-WRITE, MISALIGNED."""
         active = active_values(addresses, mask)
         if is_write and active:
             raise KernelFault(

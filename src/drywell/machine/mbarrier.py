@@ -367,8 +367,7 @@ class Mbarrier:
 
 
 def describe(memory: SharedMemory, offset: int) -> str:
-    """Say how the mbarrier at `offset` stands: phase, parity, pending arrivals, tx bytes, and its ledger.
-    """
+    """Say how the mbarrier at `offset` stands: phase, parity, pending arrivals, tx bytes, and its ledger."""
     where = f"mbarrier {memory.name_of(offset)} (shared 0x{memory.base | offset:08x}, CTA {_cta(memory)})"
     ledger = memory.ledgers.get(offset)
     if ledger is None or not memory.live[offset >> 3]:

@@ -32,6 +32,7 @@ class AsyncOp:
     the operation when its last stage has run. `unwritten` says of a load from TMEM, for each of its registers
     and lanes, whether it read a cell that nobody has written, `halves` whether one that holds 16 bits only
     (None: no such). `flows` say where what it wrote came from. They are made only when somebody listens.
+    `traffic` gives the rows of a copy, the bytes of each, and a name of what is loaded.
     """
 
     unit: str
@@ -51,6 +52,7 @@ class AsyncOp:
     flows: tuple[Flow, ...] = ()
     unwritten: Any = None
     halves: Any = None
+    traffic: Callable[[], tuple[int, int, Hashable]] | None = None
 
     @property
     def done(self) -> bool:
@@ -72,10 +74,13 @@ class AsyncOp:
 
 
 class Pending:
-    """The operations in flight, in issue order; `performing` is the one whose stage is running, if any."""
+    """The operations in flight, in issue order; `performing` is the one whose stage is running, if any.
+    `fresh` are those that the clock has not looked at yet (None: there is no clock).
+    """
 
     def __init__(self) -> None:
         self.performing: AsyncOp | None = None
+        self.fresh: list[AsyncOp] | None = None
         self._free: dict[int, AsyncOp] = {}
         self._queues: dict[Hashable, deque[AsyncOp]] = {}
         self._issued = 0
@@ -86,6 +91,8 @@ class Pending:
         self._issued += 1
         self._in_flight += 1
         op.number = self._issued
+        if self.fresh is not None:
+            self.fresh.append(op)
         if op.queue is None:
             self._free[op.number] = op
         else:
@@ -101,6 +108,11 @@ class Pending:
         if heads:
             ops.sort(key=lambda op: op.number)
         return ops
+
+    def may_advance(self, op: AsyncOp) -> bool:
+        """Say whether `op` may take its next stage now."""
+        is_first = op.queue is None or self._queues[op.queue][0] is op
+        return is_first and (op.ready is None or op.ready())
 
     def advance(self, op: AsyncOp) -> bool:
         """Run the next stage of `op` and say whether that was the last; a fault gets the operation's

@@ -84,10 +84,6 @@ class RegisterLayout:
         object.__setattr__(self, "offsets", tuple(offsets))
         object.__setattr__(self, "nbytes", position)
 
-    def allocate(self) -> NDArray[np.uint8]:
-        """Return a zeroed buffer for one warp."""
-        return np.zeros(self.nbytes, np.uint8)
-
     def views(self, buffer: NDArray[np.uint8]) -> RegisterViews:
         """Return the typed view of each register of `buffer`, by register number."""
         return RegisterViews(self, buffer)

@@ -73,6 +73,16 @@ class SharedMemory:
         self.ledgers: dict[int, Ledger] = {}
         self.symbols: tuple[SmemSymbol, ...] = tuple(symbols)
 
+    def renew(self, cta: Cta) -> None:
+        """Make it as a new one is, for another CTA."""
+        self.cta, self.rank, self.base = cta, cta.rank, cta.rank << RANK_SHIFT
+        self.data.fill(0)
+        used = np.flatnonzero(self.live)  # what belongs to no mbarrier is not read
+        if used.size:
+            self.words[used], self.phases[used], self.live[used] = 0, 0, 0
+        self.reachable[0] = 0
+        self.ledgers = {}
+
     def name_of(self, offset: int) -> str:
         """Name a byte by the symbol it lies in."""
         return name_in(self.symbols, offset)

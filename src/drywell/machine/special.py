@@ -138,6 +138,8 @@ _VECTORS = (
 )
 
 _TIME = ("clock", "globaltimer", "pm")
+_OF_CTA = ("%ctaid", "%clusterid", "%cluster_ctaid", "%cluster_ctarank", "%smid")
+_OF_WARP = ("%tid", "%warpid")
 
 SPECIALS: dict[str, tuple[str, Reader]] = {
     **{name: ("u32", f) for name, f in _U32.items()},
@@ -163,13 +165,21 @@ def special_type(name: str) -> str | None:
     return None if entry is None else entry[0]
 
 
+def is_of_cta(name: str) -> bool:
+    """Say whether a special register is the same for the warps of one CTA, and not for those of another."""
+    return name.startswith(_OF_CTA)
+
+
 def read(warp: Warp, name: str) -> Any:
     """Return the value in each lane (uint32, uint64 or bool [32]); a tuple of four arrays for `%tid` and
     its like.
 
-    KeyError for a name that is no special register. All but clocks and counters are read once per warp.
+    KeyError for a name that is no special register. All but clocks and counters are read once per CTA, warp
+    of that index, or grid: of whatever they tell.
     """
-    kept = warp.specials.get(name)
+    home: dict[Any, Any] = warp.cta.specials if is_of_cta(name) else warp.grid.specials
+    key = (name, warp.index) if name.startswith(_OF_WARP) else name
+    kept = home.get(key)
     if kept is not None:
         return kept
     if name in _VECTORS:
@@ -179,5 +189,5 @@ def read(warp: Warp, name: str) -> Any:
     value[:] = reader(warp)
     if not name[1:].startswith(_TIME):
         value.setflags(write=False)
-        warp.specials[name] = value
+        home[key] = value
     return value

@@ -52,6 +52,11 @@ class TmemHolding:
 
     def __init__(self) -> None:
         self.flat = np.zeros(3, np.uint64)
+        self.renew()
+
+    def renew(self) -> None:
+        """Hold nothing, for another CTA."""
+        self.flat.fill(0)
         self.starts = 0
         self.sizes: dict[int, int] = {}
         self.allocators: dict[int, int] = {}

@@ -32,80 +32,73 @@ from drywell.base.events import (
 from drywell.base.span import NOWHERE, Span
 from drywell.machine import access, smem, special
 from drywell.machine.barrier import Meeting
-from drywell.machine.groups import LaneGroups
+from drywell.machine.holdings import Holdings
 from drywell.machine.lanes import FULL, LANES, Bytes, Mask, lane_list
-from drywell.machine.local import LaneMemory
 from drywell.machine.mbarrier import Mbarrier
 from drywell.machine.queue import AsyncOp, locate
-from drywell.machine.registers import LaneValues, RegisterLayout, RegisterViews
+from drywell.machine.registers import LaneValues
 from drywell.machine.windows import CALL_PARAMS, RANK_SHIFT
 
 if TYPE_CHECKING:
-    from drywell.machine.grid import Cluster, Cta, Grid, Sm
+    from drywell.machine.grid import Cluster, Cta, Grid
+    from drywell.machine.sm import Sm
 
 
-_NO_GROUPS = LaneGroups()
+_NO_LANES = np.zeros(LANES, np.bool_)
+_NO_LANES.setflags(write=False)
 
 
-class Warp:
+class Warp(Holdings):
     """One warp of `cta`. The engine sets `mask` and `span` before each instruction; semantics only read
     them.
 
-    `registers` is the flat buffer, `values[i]` the typed view of register i. `live` are the lanes that
-    exist and have not exited. `carry` is CC.CF of each lane. `num_registers` is the count setmaxnreg moves
-    (None: not known). `unwaited` are its loads and stores of Tensor Memory since the last wait for such.
+    `live` are the lanes that exist and have not exited: another array when some exit. `num_registers` is the
+    count setmaxnreg moves (None: not known). `unwaited` are its loads and stores of Tensor Memory since the
+    last wait for such.
     """
 
     __slots__ = (
-        "_agent",
-        "bulk_groups",
-        "call_params",
-        "carry",
+        "_own_agent",
         "cluster",
-        "cluster_arrived",
-        "cluster_generation",
-        "cp_async_groups",
         "cta",
         "grid",
         "index",
         "live",
-        "local",
         "mask",
         "meetings",
         "num_meetings",
-        "num_registers",
-        "registers",
         "sm",
         "span",
-        "specials",
         "unwaited",
-        "values",
     )
 
-    def __init__(self, cta: Cta, index: int, layout: RegisterLayout, local_bytes: int = 0) -> None:
+    def __init__(
+        self, cta: Cta, index: int, registers: NDArray[np.uint8], carry: Mask, local_bytes: int = 0
+    ) -> None:
+        super().__init__(cta.grid.kernel.registers, registers, carry, local_bytes)
         self.cta: Cta = cta
         self.grid: Grid = cta.grid
         self.cluster: Cluster = cta.cluster
         self.sm: Sm = cta.sm
         self.index: int = index
-        self._agent = Agent(cta.linear, index)
-        self.registers = layout.allocate()
-        self.values: RegisterViews = layout.views(self.registers)
-        self.live: Mask = np.arange(index * LANES, index * LANES + LANES) < cta.grid.num_threads
-        self.mask: Mask = self.live.copy()
-        self.carry: Mask = np.zeros(LANES, np.bool_)
+        self._own_agent: Agent | None = None
+        self.live: Mask = cta.grid.lanes_of(index)
+        self.mask: Mask = self.live
         self.span: Span = NOWHERE
-        self.local = LaneMemory("local", local_bytes)
-        self.call_params = LaneMemory("param", 0, CALL_PARAMS)
-        self.bulk_groups = LaneGroups()
-        self.cp_async_groups = LaneGroups()
         self.unwaited: list[AsyncOp] = []
         self.meetings: dict[Any, Meeting] = {}
         self.num_meetings = 0
-        self.cluster_arrived: Mask = np.zeros(LANES, np.bool_)
-        self.cluster_generation = np.zeros(LANES, np.int64)
-        self.num_registers: int | None = cta.grid.kernel.max_registers
-        self.specials: dict[str, Any] = {}
+
+    @property
+    def num_registers(self) -> int | None:
+        """Return how many registers each thread has; None when that is not known."""
+        return int(self.cta.bank.pool[1 + self.index]) or None
+
+    @property
+    def _agent(self) -> Agent:
+        if self._own_agent is None:
+            self._own_agent = Agent(self.cta.linear, self.index)
+        return self._own_agent
 
     # who and where
 
@@ -115,15 +108,11 @@ class Warp:
         return not self.live.any()
 
     def forget(self) -> None:
-        """Let go of what it held, all lanes having exited; the last of its cluster, of all shared memory."""
-        self.registers = np.zeros(0, np.uint8)
-        self.values = self.grid.kernel.registers.views(self.registers)
-        self.specials.clear()
-        self.bulk_groups = self.cp_async_groups = _NO_GROUPS
-        self.local, self.call_params = LaneMemory("local", 0), LaneMemory("param", 0, CALL_PARAMS)
-        if all(cta.has_exited for cta in self.cluster.ctas):
-            for cta in self.cluster.ctas:
-                cta.smem.forget()
+        """Let go of what it held, all lanes having exited; with the last of its cluster the cluster goes."""
+        self.let_go()
+        self.cluster.num_kept -= 1
+        if not self.cluster.num_kept:
+            self.grid.let_go(self.cluster)
 
     def lanes(self) -> tuple[int, ...]:
         """Return the active lanes, lowest first."""
@@ -182,9 +171,7 @@ class Warp:
             data = part.buffer.gather(part.offsets, part.mask, size, align)
             out = data if out is None else out | data
             if self.grid.observers:
-                self.record(
-                    part.space, addresses, size, False, proxy, part.mask, part.home, order, is_atomic
-                )
+                self.record(part.space, addresses, size, False, proxy, part.mask, part.home, order, is_atomic)
         return np.zeros((LANES, size), np.uint8) if out is None else out
 
     def store(
@@ -275,8 +262,7 @@ class Warp:
     def shared(
         self, address: int, size: int, cluster: bool = False, write: bool = False, proxy: Proxy = "generic"
     ) -> Bytes:
-        """Return `size` bytes at a shared-window address as a uint8 view; `cluster` allows another CTA's.
-        """
+        """Return `size` bytes at a shared-window address as a uint8 view; `cluster` allows another CTA's."""
         memory, offset = self.shared_target(address, cluster)
         view = memory.view(offset, size, write)
         self._note("shared", address, size, write, proxy, memory.cta.linear)
@@ -483,17 +469,17 @@ class Warp:
             )
 
     def exit_lanes(self, mask: Mask) -> None:
-        """End the lanes of `mask`: barriers no longer wait for them, and the CTA ends with its last lane.
-        """
-        self.live &= ~mask
+        """End the lanes of `mask`: barriers no longer wait for them, and the CTA ends with its last lane."""
+        self.live = _NO_LANES if mask is self.live else self.live & ~mask
+        is_done = self.is_done
         self.grid.version += 1
         if self.grid.observers:
             self.grid.emit(LanesExited(self._agent, lane_list(mask), self.span))
         for meeting in tuple(self.meetings.values()):
             meeting.settle()
-        if self.is_done:
+        if is_done:
             self.cta.barriers.ended[0] |= 1 << self.index
         self.cta.barriers.settle()
         self.cluster.barrier.settle()
-        if self.is_done:
+        if is_done:
             self.cta.warp_ended()

@@ -28,7 +28,6 @@ def rounding_named(word: str | None) -> Rounding:
     return _NAMED[word]
 
 
-
 U64 = NDArray[np.uint64]
 
 

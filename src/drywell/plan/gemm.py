@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Literal
 
 from drywell.arch import Gpu, load
+from drywell.arch.tensor_pipe import mma_interval_cycles, mma_overhead_cycles
 from drywell.arch.timing import Timing, timing
 from drywell.base.errors import UnsupportedError
 from drywell.base.record import record
 from drywell.plan.gemm_config import OUTPUT_BYTES, ROW_BLOCK, GemmConfig
-from drywell.plan.tensor_pipe import mma_interval_cycles, mma_overhead_cycles
 from drywell.plan.traffic import Traffic, traffic
 
 Launch = Literal["kernel", "stream", "alone", "host"]

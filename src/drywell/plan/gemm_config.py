@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from drywell.arch import Gpu
+from drywell.arch.tensor_pipe import K_BYTES
 from drywell.base.errors import LaunchError
 from drywell.base.record import record
 from drywell.layout.accumulator import a_cols, accumulator_layout
 from drywell.layout.mma_shapes import FORMAT_BITS, shape_problem, shape_rule
 from drywell.layout.scale import SCALE_VECS, num_scale_blocks
 from drywell.layout.tmem import ALLOC_COLS, NUM_COLS
-from drywell.plan.tensor_pipe import K_BYTES
 
 Epilogue = Literal["tma", "direct"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from drywell.arch.tensor_pipe import K_BYTES, mma_interval_cycles, mma_overhead_cycles
 from drywell.arch.timing import Timing
-from drywell.plan.tensor_pipe import K_BYTES, mma_interval_cycles, mma_overhead_cycles
 
 ROW_BYTES = 128
 """The widest row of a tensor copy with a swizzle, in bytes."""

@@ -68,15 +68,8 @@ def _align(offset: int, align: int) -> int:
 
 
 def _used_symbols(functions: tuple[Function, ...]) -> set[tuple[str, str]]:
-    return {
-        (leaf.space, leaf.name)
-        for function in functions
-        for instruction in function.code
-        if isinstance(instruction, ops.Bound)
-        for operand in (*instruction.sources, *instruction.destinations)
-        for leaf in ops.leaves(operand)
-        if isinstance(leaf, ops.Symbol)
-    }
+    code = (instruction for function in functions for instruction in function.code)
+    return {(symbol.space, symbol.name) for instruction in code for symbol in ops.symbols(instruction)}
 
 
 def _used_globals(program: Program, used: set[str]) -> tuple[Storage, ...]:

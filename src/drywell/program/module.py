@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 from drywell.base.diagnostic import Diagnostic, Severity
 from drywell.base.record import record
@@ -89,6 +90,12 @@ class Program:
     functions: dict[str, Function]
     variables: tuple[Storage, ...]
     diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def digest(self) -> str:
+        """Return a digest of the text that all of it follows from, '' when there is none."""
+        text = self.source.text
+        return sha256(text.encode(errors="surrogatepass")).hexdigest() if text else ""
 
     @property
     def entries(self) -> tuple[str, ...]:

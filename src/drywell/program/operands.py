@@ -168,6 +168,30 @@ def leaves(operand: Nested) -> Iterator[Operand]:
             yield operand
 
 
+def specials(instruction: Code) -> list[str]:
+    """Return the names of the special registers that an instruction reads."""
+    found: list[str] = []
+    if isinstance(instruction, Bound):
+        for source in instruction.sources:
+            kind = type(source)
+            if kind is Special:
+                found.append(source.name)  # type: ignore[union-attr]
+            elif kind is Group or kind is tuple:
+                found += [leaf.name for leaf in leaves(source) if isinstance(leaf, Special)]
+    return found
+
+
+def symbols(instruction: Code) -> list[Symbol]:
+    """Return the variables that an instruction names."""
+    found: list[Symbol] = []
+    if isinstance(instruction, Bound):
+        for operand in (*instruction.sources, *instruction.destinations):
+            kind = type(operand)
+            if kind is not Register and kind is not Immediate:
+                found += [leaf for leaf in leaves(operand) if isinstance(leaf, Symbol)]
+    return found
+
+
 def written(instruction: Code) -> Iterator[Register]:
     """Yield the registers that an instruction writes."""
     if isinstance(instruction, Bound):

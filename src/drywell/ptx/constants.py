@@ -69,9 +69,7 @@ def read_constant(c: Cursor, least: int = 1, depth: int = 0) -> Integer | Float:
     return continue_constant(c, _unary(c, depth), least, depth)
 
 
-def continue_constant(
-    c: Cursor, left: Integer | Float, least: int, depth: int = 0
-) -> Integer | Float:
+def continue_constant(c: Cursor, left: Integer | Float, least: int, depth: int = 0) -> Integer | Float:
     """Read on behind the first operand `left` of a constant expression."""
     while PRECEDENCE.get(c.kind, 0) >= least:
         mark, place = c.kind, c.i

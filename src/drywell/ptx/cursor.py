@@ -99,9 +99,7 @@ class Cursor:
         line, col = self.lines[first], self.cols[first]
         while last > first and self.lines[last] != line:
             last -= 1
-        return Span(
-            self.file, line, col, self.cols[last] + len(self.texts[last]) - col or 1, self.loc
-        )
+        return Span(self.file, line, col, self.cols[last] + len(self.texts[last]) - col or 1, self.loc)
 
     def after_previous(self) -> Span:
         """Return the place just behind the previous token: where something is missing."""
@@ -230,11 +228,7 @@ class Cursor:
                 break
             if self.i > self.begin and self.begins_statement(self.i):
                 break
-            if (
-                self.kinds[self.begin] == DOT
-                and self.i > self.begin
-                and self._begins_directive(self.i)
-            ):
+            if self.kinds[self.begin] == DOT and self.i > self.begin and self._begins_directive(self.i):
                 break
             if kind == "}" and depth <= 0:
                 break
@@ -279,9 +273,7 @@ class Cursor:
             self.i += 1
             if depth == 0:
                 return
-        self.report(
-            "E0112", f"the '{{' of {what} is never closed", span=self.span(opener), at="opens here"
-        )
+        self.report("E0112", f"the '{{' of {what} is never closed", span=self.span(opener), at="opens here")
 
 
 _KIND_NAMES = {

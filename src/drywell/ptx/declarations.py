@@ -248,9 +248,7 @@ def _type(c: Cursor, what: str) -> str:
         )
     if word not in TYPES and word not in _OPAQUE_TYPES:
         known = [f".{name}" for name in (*TYPES, "align", "v2", "v4")]
-        c.fail(
-            "E0133", f"'.{word}' is not a type", at="not a type", hint=suggestion(f".{word}", known)
-        )
+        c.fail("E0133", f"'.{word}' is not a type", at="not a type", hint=suggestion(f".{word}", known))
     c.i += 1
     return word
 
@@ -293,9 +291,7 @@ def read_initial(c: Cursor, depth: int = 0) -> Initial:
     if c.kind in (NUMBER, "-", "+", "~", "!", "("):
         return read_constant(c)
     if c.kind != NAME:
-        c.fail(
-            "E0135", f"a value is needed in the initialiser, found {c.shown()}", at="not a value"
-        )
+        c.fail("E0135", f"a value is needed in the initialiser, found {c.shown()}", at="not a value")
     value = read_operand(c)
     if not isinstance(value, Name | Offset):
         c.fail("E0135", "the value must be a constant or a symbol", span=c.span(i), at="neither")

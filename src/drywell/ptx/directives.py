@@ -94,9 +94,7 @@ def read_directive(c: Cursor, place: Place, others: tuple[str, ...] = ()) -> Dir
 def _wrong_count(c: Cursor, i: int, name: str, form: Form, found: int) -> None:
     needed = str(form.least) if form.least == form.most else f"{form.least} to {form.most}"
     needed = f"at least {form.least}" if form.most >= 1 << 30 else needed
-    noun = {"strings": "string", "names": "name", "integers": "integer"}.get(
-        form.arguments, "argument"
-    )
+    noun = {"strings": "string", "names": "name", "integers": "integer"}.get(form.arguments, "argument")
     c.report(
         "E0131",
         f"'.{name}' takes {needed} {noun}{'' if needed == '1' else 's'}, found {found}",

@@ -116,9 +116,7 @@ def _unreadable(kind: str, text: str, span: Span) -> Diagnostic:
     shown = text if text.isprintable() else " ".join(f"0x{ord(char):02x}" for char in text[:8])
     noun = "character" if len(text) == 1 else "characters"
     hint = _CHARACTER_HINTS.get(text[0], "delete it, or put it in a comment")
-    return Diagnostic(
-        "E0101", f"PTX does not use the {noun} '{shown}'", span, at="not PTX", hint=hint
-    )
+    return Diagnostic("E0101", f"PTX does not use the {noun} '{shown}'", span, at="not PTX", hint=hint)
 
 
 _CHARACTER_HINTS = {

@@ -8,13 +8,9 @@ import struct
 import sys
 from functools import lru_cache
 
-_INTEGER = re.compile(
-    r"(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0([0-7]+)|(0|[1-9][0-9]*))(U?)", re.ASCII
-)
+_INTEGER = re.compile(r"(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0([0-7]+)|(0|[1-9][0-9]*))(U?)", re.ASCII)
 _BITS = re.compile(r"0(?:[fF]([0-9a-fA-F]{8})|[dD]([0-9a-fA-F]{16}))", re.ASCII)
-_DECIMAL = re.compile(
-    r"(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+", re.ASCII
-)
+_DECIMAL = re.compile(r"(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+", re.ASCII)
 _BASES = (16, 2, 8, 10)
 
 
@@ -27,9 +23,7 @@ def read_integer(text: str) -> tuple[int, bool] | None:
     match = _INTEGER.fullmatch(text)
     if match is None:
         return None
-    digits, base = next(
-        (d, b) for d, b in zip(match.groups(), _BASES, strict=False) if d is not None
-    )
+    digits, base = next((d, b) for d, b in zip(match.groups(), _BASES, strict=False) if d is not None)
     return int(digits, base), match[5] == "U"
 
 

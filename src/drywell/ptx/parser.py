@@ -49,9 +49,7 @@ def parse(source: Source) -> tuple[Module, tuple[Diagnostic, ...]]:
     if tokens.kinds[0] == END:
         if not found:
             message = "the text holds comments only, no PTX"
-            found.append(
-                Diagnostic("E0105", message, Span(source.name, 1, 1), hint=_HOW_TO_GET_PTX)
-            )
+            found.append(Diagnostic("E0105", message, Span(source.name, 1, 1), hint=_HOW_TO_GET_PTX))
         return Module((0, 0), (), 64, ()), tuple(found)
     module = _Parser(Cursor(source, tokens, found), Places(tokens)).module()
     return module, tuple(sorted(found, key=lambda d: (d.span.line, d.span.col)))
@@ -74,9 +72,7 @@ def _not_a_text(source: Source) -> Diagnostic | None:
     """Return what to say about a file that is empty or binary, None when it looks like text."""
     text = source.text
     if not text.strip("\ufeff \t\r\n\f\v"):
-        return Diagnostic(
-            "E0105", "the file is empty", Span(source.name, 1, 1), hint=_HOW_TO_GET_PTX
-        )
+        return Diagnostic("E0105", "the file is empty", Span(source.name, 1, 1), hint=_HOW_TO_GET_PTX)
     control = text.find("\0")
     if control < 0:
         return None
@@ -162,11 +158,7 @@ class _Parser:
                 "registers are declared inside a function's body",
                 at="outside any function",
             )
-        return (
-            read_directive(
-                c, "module", (*SPACES, *LINKAGE, ".entry", ".func", ".version", ".target")
-            ),
-        )
+        return (read_directive(c, "module", (*SPACES, *LINKAGE, ".entry", ".func", ".version", ".target")),)
 
     def fail_stray(self) -> NoReturn:
         """Report something that stands between functions and is no item of a module."""
@@ -320,9 +312,7 @@ class _Parser:
         elif kind == "{":
             statements.append(self.block(depth + 1))
         elif kind == ";":
-            c.report(
-                "E0111", "this ';' ends no statement", at="nothing before it", hint="delete it"
-            )
+            c.report("E0111", "this ';' ends no statement", at="nothing before it", hint="delete it")
             c.i += 1
         else:
             c.fail(
@@ -390,15 +380,11 @@ class _Parser:
         while c.kind == DOT and not c.begins_statement(c.i):
             span = c.span()
             words.append(
-                Word(
-                    c.text[1:], Span(span.file, span.line, span.col + 1, span.length - 1, span.loc)
-                )
+                Word(c.text[1:], Span(span.file, span.line, span.col + 1, span.length - 1, span.loc))
             )
             c.i += 1
         if c.kind == ".":
-            c.fail(
-                "E0123", "a modifier follows its '.' without a space", at="followed by no letter"
-            )
+            c.fail("E0123", "a modifier follows its '.' without a space", at="followed by no letter")
         return tuple(words)
 
     def label(self) -> Label | BranchTargets:

@@ -131,9 +131,7 @@ def _declared(variable: Variable) -> str:
 
 def _statement(statement: Statement, indent: str) -> list[str]:
     if isinstance(statement, Block):
-        inner = [
-            line for inside in statement.statements for line in _statement(inside, indent + "\t")
-        ]
+        inner = [line for inside in statement.statements for line in _statement(inside, indent + "\t")]
         return [f"{indent}{{", *inner, f"{indent}}}"]
     if isinstance(statement, Label):
         return [f"{statement.name}:"]

@@ -71,7 +71,20 @@ def work(stats: Mapping[str, Any]) -> Line:
     count, alone = stats.get("workers", 1), stats.get("alone")
     where = f", in {count} processes" if count > 1 else f", in one process: {alone}" if alone else ""
     how_much = counted(stats["instructions"], "warp instruction")
-    return (f"  {how_much} by {who} in {stats['seconds']:.1f} s{where}",)
+    return (f"  {how_much} by {who} in {stats['seconds']:.1f} s{where}{judged(stats.get('judged'))}",)
+
+
+def judged(numbers: tuple[int, int] | None) -> str:
+    """Return how many of a launch's clusters were judged, where not all were.
+
+    >>> judged((3, 256)), judged(None)
+    ('; judged 3 of 256 clusters: the others did the same', '')
+    """
+    if numbers is None or numbers[0] == numbers[1]:
+        return ""
+    if not numbers[0]:
+        return "; judged no cluster: they did as clusters before"
+    return f"; judged {numbers[0]} of {numbers[1]} clusters: the others did the same"
 
 
 def printed_lines(text: str) -> Lines:

@@ -8,6 +8,7 @@ A line is a tuple of pieces; a piece is a text or a (text, style) pair. The styl
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
@@ -79,6 +80,22 @@ def _row(row: Sequence[Piece], widths: Sequence[int], right: Sequence[int], inde
 
 def _text(piece: Piece) -> str:
     return piece if isinstance(piece, str) else piece[0]
+
+
+def wrapped(rows: Iterable[tuple[str, str]], width: int = 80, indent: int = 2, gap: int = 2) -> Lines:
+    """Return rows of a word and a text in two columns, the text broken at spaces to stay within `width`.
+
+    >>> plain(wrapped([("a", "one two"), ("bcd", "x")], width=10))
+    '  a    one\\n       two\\n  bcd  x\\n'
+    """
+    given = list(rows)
+    first = max((len(word) for word, _ in given), default=0)
+    room = max(width - indent - first - gap, 1)
+    out: list[list[Piece]] = []
+    for word, text in given:
+        lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+        out += [[word if k == 0 else "", line] for k, line in enumerate(lines)]
+    return columns(out, indent=indent, gap=gap)
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

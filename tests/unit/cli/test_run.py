@@ -103,8 +103,6 @@ def test_json_of_an_illegal_kernel_lists_its_diagnostics(drywell: Callable, spoi
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--schedule", "timed"], "clock does not exist yet"),
-        (["--perfetto", "out.json"], "clock"),
         (["--html", "out.html"], "page does not exist yet"),
     ],
 )

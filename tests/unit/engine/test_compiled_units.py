@@ -151,9 +151,7 @@ def test_a_warp_that_polls_for_ever_is_found_out() -> None:
     for engine in ("interpreter", "jit"):
         out = np.zeros(64, np.uint32)
         with pytest.raises(drywell.DeadlockError) as raised:
-            drywell.launch(
-                drywell.load(text)["k"], block=64, args=[out], check="off", engine=engine
-            )
+            drywell.launch(drywell.load(text)["k"], block=64, args=[out], check="off", engine=engine)
         reports.append((str(raised.value), raised.value.result.executed))
     assert reports[0] == reports[1]
     assert "LIVELOCK-SPIN" in reports[0][0]

@@ -14,7 +14,7 @@ from llvmlite import binding as llvm
 
 from drywell.engine import object_cache
 from drywell.engine.object_cache import Target, emit, load_or_compile
-from drywell.engine.object_store import ObjectStore, default_folder
+from drywell.base.object_store import ObjectStore, default_folder
 
 KEY = "k" * 64
 CONTENT = bytes(range(256)) * 8
@@ -272,7 +272,7 @@ def test_an_object_larger_than_the_whole_store_is_not_kept(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from drywell.engine.object_store import ObjectStore
+from drywell.base.object_store import ObjectStore
 folder, letter = sys.argv[1:]
 store = ObjectStore(Path(folder), limit_bytes=400_000)
 for turn in range(300):

@@ -15,7 +15,7 @@ def lanes(*which: int) -> Any:
 
 
 def state(*splits: Split) -> WarpState:
-    return WarpState(one_warp(), list(splits), [0] * 10)
+    return WarpState(one_warp(), list(splits), {})
 
 
 def test_the_lowest_place_runs_first() -> None:

@@ -159,8 +159,8 @@ def test_the_demo_says_what_it_should_and_succeeds(monkeypatch: pytest.MonkeyPat
     for words in (
         "all 49,152 elements equal bit for bit with NumPy",
         "all 49,152 elements agree with NumPy to within bf16 rounding",
-        "A    columns 0-127    last written by tcgen05.mma",
-        "B    columns 128-255  last written by tcgen05.mma",
+        "0  accumulator 0, D 128 x 128 f32: columns 0-127, lanes 0-127",
+        "1  accumulator 1, D 128 x 128 f32: columns 128-255, lanes 0-127",
         "running the tensor core",
         "moving data by TMA",
         "reading Tensor Memory",

@@ -292,8 +292,7 @@ def test_an_illegal_text_raises_with_every_diagnostic() -> None:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"schedule": "timed"}, "clock"),
-        ({"observe": ("timeline",)}, "timeline"),
+        ({"observe": ("reuse",)}, "reuse"),
         ({"executor": "dask"}, "executors"),
     ],
 )

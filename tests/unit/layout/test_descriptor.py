@@ -128,8 +128,11 @@ def test_golden_instruction_descriptors_both_ways(desc, word):
 def form_of(desc):
     vec = {"mxf8f6f4": "1X", "mxf4": "2X", "mxf4nvf4": "4X"}.get(desc.kind)
     return MmaForm(
-        cta_group=2 if desc.M == 256 else 1, is_sparse=desc.is_sparse, is_ws=bool(desc.max_shift),
-        scale_vec=vec, has_k96=True,
+        cta_group=2 if desc.M == 256 else 1,
+        is_sparse=desc.is_sparse,
+        is_ws=bool(desc.max_shift),
+        scale_vec=vec,
+        has_k96=True,
     )
 
 

@@ -31,8 +31,14 @@ CLOSED_FORMS = {
 }
 # registers per thread, from the manual's table; None: not a form
 REGISTERS = {
-    1: (1, 2, 4), 2: (2, 4, 8), 4: (4, 8, 16), 8: (8, 16, 32), 16: (16, 32, 64), 32: (32, 64, 128),
-    64: (64, 128, None), 128: (128, None, None),
+    1: (1, 2, 4),
+    2: (2, 4, 8),
+    4: (4, 8, 16),
+    8: (8, 16, 32),
+    16: (16, 32, 64),
+    32: (32, 64, 128),
+    64: (64, 128, None),
+    128: (128, None, None),
 }
 COLUMN_OF = {"32x32b": 0, "16x64b": 0, "16x32bx2": 0, "16x128b": 1, "16x256b": 2}
 COLS = {"32x32b": 1, "16x64b": 2, "16x128b": 4, "16x256b": 8, "16x32bx2": 1}
@@ -98,7 +104,14 @@ def test_golden_cells():
     assert [cell("16x128b", 1, 31, r) for r in (0, 1)] == [(7, 3), (15, 3)]
     assert cell("16x128b", 4, 9, 5) == (10, 9)
     assert [cell("16x256b", 2, 9, r) for r in range(8)] == [
-        (2, 2), (2, 3), (10, 2), (10, 3), (2, 10), (2, 11), (10, 10), (10, 11),
+        (2, 2),
+        (2, 3),
+        (10, 2),
+        (10, 3),
+        (2, 10),
+        (2, 11),
+        (10, 10),
+        (10, 11),
     ]
     assert [cell("16x32bx2", 2, t, 1, split_offset=64) for t in (3, 19)] == [(3, 1), (3, 65)]
     assert cell("16x32bx2", 1, 19, 0, split_offset=1048576) == (19, 0)
@@ -218,9 +231,16 @@ def test_four_quad_pairs_hold_four_accumulators(bits):
         assert sorted(places) == [(r, c) for r in range(8) for c in range(8)]
 
 
-@pytest.mark.parametrize(("num", "is_load", "rows"), [
-    (2, True, 16), (4, True, 32), (1, False, 8), (2, False, 16), (4, False, 32),
-])
+@pytest.mark.parametrize(
+    ("num", "is_load", "rows"),
+    [
+        (2, True, 16),
+        (4, True, 32),
+        (1, False, 8),
+        (2, False, 16),
+        (4, False, 32),
+    ],
+)
 def test_a_byte_matrix_is_held_once_and_whole(num, is_load, rows):
     found = elements_of(byte_matrix_fragment(num, is_load))
     assert found == [(r, c) for r in range(rows) for c in range(16)]

@@ -37,11 +37,7 @@ def mn_major(code, start, lbo, sbo, mn, k, es):
     if code == 1:
         return x(
             1,
-            start
-            + (mn % (128 // es)) * es
-            + (mn // (128 // es)) * lbo
-            + (k % 4) * 128
-            + (k // 4) * sbo,
+            start + (mn % (128 // es)) * es + (mn // (128 // es)) * lbo + (k % 4) * 128 + (k // 4) * sbo,
         )
     return x(code, start + (mn % (w // es)) * es + (mn // (w // es)) * lbo + (k % 8) * w + (k // 8) * sbo)
 

@@ -66,9 +66,7 @@ def test_memory_layout_covers_its_bytes_once(rows, scales):
     offsets = scale_offsets(rows, scales)
     assert sorted(offsets.ravel().tolist()) == list(range(rows * scales))
     assert all(
-        offsets[r, s] == scale_offset(r, s, scales)
-        for r in (0, 31, 32, rows - 1)
-        for s in range(scales)
+        offsets[r, s] == scale_offset(r, s, scales) for r in (0, 31, 32, rows - 1) for s in range(scales)
     )
 
 
@@ -114,7 +112,11 @@ def test_golden_metadata_places():
 @pytest.mark.parametrize("kind", ["f16", "tf32", "f8f6f4", "i8", "mxf4"])
 def test_metadata_is_the_formula_and_codes_never_share_a_nibble(layout, kind):
     rows, total, step = {
-        "A": (128, 256, 16), "C": (64, 128, 32), "D": (128, 128, 16), "E": (64, 64, 16), "F": (64, 64, 32),
+        "A": (128, 256, 16),
+        "C": (64, 128, 32),
+        "D": (128, 128, 16),
+        "E": (64, 64, 16),
+        "F": (64, 64, 32),
         "G": (32, 32, 16),
     }[layout]
     found = metadata_cells(layout, kind)

@@ -63,7 +63,11 @@ def test_cute_swizzle_is_its_definition(b, m, s):
 
 def test_descriptor_codes_and_tensor_map_order():
     assert {code: mode.name for code, mode in DESCRIPTOR_MODES.items()} == {
-        0: "none", 1: "128B_ATOM_32B", 2: "128B", 4: "64B", 6: "32B",
+        0: "none",
+        1: "128B_ATOM_32B",
+        2: "128B",
+        4: "64B",
+        6: "32B",
     }
     assert TENSOR_MAP_MODES[3] == "128B"
     assert len(TENSOR_MAP_MODES) == 7

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from drywell.arch.tensor_pipe import mma_interval_cycles, mma_latency_cycles
 from drywell.arch.timing import timing
 from drywell.plan.stream import stream_step_cycles
-from drywell.plan.tensor_pipe import mma_interval_cycles, mma_latency_cycles
 
 T = timing("b200")
 

@@ -81,9 +81,7 @@ def test_the_verdict_of_ptxas_is_the_stored_one(program: Path, tmp_path: Path) -
 
 
 @needs_ptxas
-@pytest.mark.parametrize(
-    "program", [p for p in PROGRAMS if ALONE in p.read_text()], ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("program", [p for p in PROGRAMS if ALONE in p.read_text()], ids=lambda p: p.stem)
 def test_ptxas_too_refuses_each_marked_line(program: Path, tmp_path: Path) -> None:
     lines = program.read_text().split("\n")
     marked = {number - 1 for number, _, _ in marks("\n".join(lines))}

@@ -188,9 +188,7 @@ def test_white_space_inside_an_opcode_does_not_end_it() -> None:
 
 
 def test_operands_may_stand_on_many_lines() -> None:
-    spread = instruction(
-        "ld.v4.b32 // four\n\t{%r1, %r2,\n\n %r3, /* and */ %r4\n},\n[%rd1\n+ 16]\n;"
-    )
+    spread = instruction("ld.v4.b32 // four\n\t{%r1, %r2,\n\n %r3, /* and */ %r4\n},\n[%rd1\n+ 16]\n;")
     assert instruction("ld.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1+16];") == spread
 
 
@@ -284,9 +282,7 @@ def test_declarations_and_directives_of_a_body(text: str, expected: Statement) -
 
 
 def test_numbered_variables_are_spelt_out() -> None:
-    assert (Variable("local", "b32", "q0"), Variable("local", "b32", "q1")) == body(
-        ".local .b32 q<2>;"
-    )
+    assert (Variable("local", "b32", "q0"), Variable("local", "b32", "q1")) == body(".local .b32 q<2>;")
 
 
 def test_a_call_sequence_is_a_block_with_its_own_parameters() -> None:
@@ -337,9 +333,7 @@ def test_directives_before_the_body(text: str, expected: Directive) -> None:
 
 @pytest.mark.parametrize("end", [".noreturn;", ".noreturn ;", "\n.noreturn\n;"])
 def test_external_functions(end: str) -> None:
-    read = function(
-        f".extern .func (.param .b32 r) f\n(\n\t.param .b64 a,\n\t.param .b32 b\n)\n{end}"
-    )
+    read = function(f".extern .func (.param .b32 r) f\n(\n\t.param .b64 a,\n\t.param .b32 b\n)\n{end}")
     assert read.body is None
     assert (Variable("param", "b32", "r"),) == read.returns
     assert ("b64", "b32") == tuple(p.type for p in read.params)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from drywell.base.activity import WarpActivity
-from drywell.base.events import Access, Agent, Issued, Performed, TmemAllocated
+from drywell.base.events import Access, Agent, Issued, Performed, TmemAllocated, Work
 from drywell.base.span import Source, Span
 from drywell.observe.tensor_memory import TmemMap
+from drywell.observe.tmem_regions import regions
 from drywell.report.roles import role_lines
-from drywell.report.tensor_memory import map_lines
+from drywell.report.tensor_memory import cell_lines, map_lines
 from drywell.report.text import plain
 
 SOURCE = Source(
@@ -28,41 +32,118 @@ def at(line: int, loc: str = "") -> Span:
     return Span("k.ptx", line, 1, 3, loc)
 
 
-def wrote(seen: TmemMap, op: int, line: int, unit: str, lanes: range, column: int, num_cols: int) -> None:
-    """Tell the map of an operation that writes a block of cells."""
+def mma(column: int, N: int, M: int = 128, layout: str = "D", **fields: Any) -> Work:
+    """Return the work of an mma whose D begins at `column`."""
+    return Work("mma", 1, "f16", column, (M, N, 16), element="f32", layout=layout, **fields)
+
+
+def touched(
+    seen: TmemMap,
+    op: int,
+    line: int,
+    work: Work,
+    lanes: Iterable[int],
+    column: int,
+    num_cols: int,
+    is_write: bool = True,
+) -> None:
+    """Tell the map of an operation that writes or reads a block of cells."""
     agent = Agent(0, 0, op)
-    seen.on(Issued(agent, unit, unit, at(line)))
+    unit = "tensor" if work.role == "mma" else f"tmem_{work.role}"
+    seen.on(Issued(agent, unit, work.role, at(line), work=work))
     addresses = tuple(lane << 16 | column for lane in lanes)
-    seen.on(Access(agent, "tmem", addresses, num_cols, True, "tensor", (), at(line), 0))
-    seen.on(Performed(agent, unit, unit, at(line)))
+    seen.on(Access(agent, "tmem", addresses, num_cols, is_write, "tensor", (), at(line), 0))
+    seen.on(Performed(agent, unit, work.role, at(line)))
+
+
+ST, LD = Work("st"), Work("ld")
+
+
+def rows_of(text: str) -> dict[int, str]:
+    """Return the signs of a map, by first lane."""
+    rows = [line.split() for line in text.splitlines() if line.startswith("  lane ")]
+    return {int(row[1]): row[2] for row in rows}
 
 
 def test_the_map_shows_two_accumulators_who_owned_them_and_what_wrote_them() -> None:
     seen = TmemMap()
     seen.on(TmemAllocated(Agent(0, 0), 0, 0, 256, False, at(1)))
     for op, column in ((1, 0), (2, 128), (3, 0)):
-        wrote(seen, op, 2, "tensor", range(128), column, 128)
-    wrote(seen, 4, 3, "tmem_st", range(32, 64), 64, 8)
+        touched(seen, op, 2, mma(column, 128), range(128), column, 128)
+    touched(seen, 4, 4, LD, range(32, 64), 0, 32, is_write=False)
     seen.on(TmemAllocated(Agent(0, 0), 0, 0, 256, True, at(5)))
     text = plain(map_lines(seen.snapshot(0), SOURCE))
-    rows = {line.split()[1]: line.split()[2:] for line in text.splitlines() if line.startswith("  lanes")}
-    assert ["A"] * 4 + ["C"] * 4 + ["."] * 8 == rows["0-31"] == rows["96-127"]
-    assert ["A", "A", "*", "A"] + ["C"] * 4 + ["."] * 8 == rows["32-63"]
+    assert dict.fromkeys(range(0, 128, 16), "0" * 32 + "1" * 32) == rows_of(text)
     for words in (
-        "own  columns 0-255    allocated at k.ptx:1, freed at k.ptx:5",
-        "A    columns 0-127    last written by tcgen05.mma.kind::f16 at k.ptx:2",
-        "B    columns 64-71    last written by tcgen05.st.32x32b.x8 at k.ptx:3",
-        "C    columns 128-255  last written by tcgen05.mma.kind::f16 at k.ptx:2",
+        "columns 0-255  allocated k.ptx:1, freed k.ptx:5",
+        "0  accumulator 0, D 128 x 128 f32: columns 0-127, lanes 0-127",
+        "    written  mma.kind::f16  k.ptx:2  2x",
+        "    read     ld.32x32b.x32  k.ptx:4  1x",
+        "1  accumulator 1, D 128 x 128 f32: columns 128-255, lanes 0-127",
+        "   never read",
     ):
         assert words in text
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_an_operand_that_lies_over_an_accumulator_is_shown_where_it_was_written_last() -> None:
+    seen = TmemMap()
+    seen.on(TmemAllocated(Agent(0, 0), 0, 0, 256, False, at(1)))
+    touched(seen, 1, 2, mma(0, 64), range(128), 0, 64)
+    touched(seen, 2, 3, ST, range(128), 0, 8)
+    second = mma(128, 64, operands=(("A", 0, 8),))
+    touched(seen, 3, 2, second, range(128), 0, 8, is_write=False)
+    touched(seen, 3, 2, second, range(128), 128, 64)
+    text = plain(map_lines(seen.snapshot(0), SOURCE))
+    assert rows_of(text)[0] == "AA" + "0" * 14 + "-" * 16 + "1" * 16 + "-" * 16
+    assert "A  A of mmas: columns 0-7, lanes 0-127\n    written  st.32x32b.x8   k.ptx:3  1x" in text
+    first = text[text.index("0  accumulator 0") : text.index("1  accumulator 1")]
+    assert "st.32x32b" not in first  # it wrote A, over what was D
+
+
+def test_64_rows_leave_lanes_free_and_another_accumulator_may_lie_there() -> None:
+    seen = TmemMap()
+    seen.on(TmemAllocated(Agent(0, 0), 0, 0, 64, False, at(1)))
+    quarters = [lane for first in range(0, 128, 32) for lane in range(first, first + 16)]
+    touched(seen, 1, 2, mma(0, 64, 64, "F"), quarters, 0, 64)
+    text = plain(map_lines(seen.snapshot(0), SOURCE))
+    assert rows_of(text) == {lane: (":" if lane % 32 else "0") * 64 for lane in range(0, 128, 16)}
+    assert "lanes 0-15,32-47,64-79,96-111" in text
+    assert "between the lanes of accumulator 0" in plain(cell_lines(seen.snapshot(0), SOURCE, 20, 3))
+    touched(seen, 2, 2, mma(16 << 16, 64, 64, "F"), [lane + 16 for lane in quarters], 0, 64)
+    text = plain(map_lines(seen.snapshot(0), SOURCE))
+    assert rows_of(text) == {lane: ("1" if lane % 32 else "0") * 64 for lane in range(0, 128, 16)}
+
+
+def test_a_cell_says_which_element_it_holds_and_what_wrote_it() -> None:
+    seen = TmemMap()
+    seen.on(TmemAllocated(Agent(0, 0), 0, 0, 64, False, at(1)))
+    touched(seen, 1, 2, mma(0, 64, 32, "G"), range(128), 0, 16)
+    text = plain(cell_lines(seen.snapshot(0), SOURCE, 105, 2))
+    assert "accumulator 0, D 32 x 64 f32, element (9, 50)" in text
+    assert "last written by  mma.kind::f16 at k.ptx:2" in text
+    assert "never written" in plain(cell_lines(seen.snapshot(0), SOURCE, 5, 40))
+    assert "never allocated" in plain(cell_lines(seen.snapshot(0), SOURCE, 5, 64))
+
+
+def test_operations_are_counted_once_however_many_pieces_they_write() -> None:
+    seen = TmemMap()
+    agent = Agent(0, 0, 7)
+    seen.on(Issued(agent, "tensor", "cp.32x128b.warpx4", at(6), work=Work("cp")))
+    for first in range(0, 128, 32):
+        addresses = tuple(lane << 16 for lane in range(first, first + 32))
+        seen.on(Access(agent, "tmem", addresses, 4, True, "tensor", (), at(6), 0))
+    (touch,) = seen.snapshot(0).touches
+    assert (touch.count, int(touch.bands.sum())) == (1, 8 * 4)
+    (region,) = regions(seen.snapshot(0))
+    assert (region.role, region.column, region.num_cols) == ("copied", 0, 4)
 
 
 def test_columns_allocated_and_never_written_differ_from_those_never_allocated() -> None:
     seen = TmemMap()
     seen.on(TmemAllocated(Agent(0, 0), 0, 32, 32, False, at(1)))
     text = plain(map_lines(seen.snapshot(0), SOURCE))
-    assert [".", "-"] + ["."] * 14 == text.splitlines()[2].split()[2:]
+    assert "." * 32 + "-" * 32 == rows_of(text)[0]
     assert "never freed" in text
 
 
@@ -72,8 +153,8 @@ def test_a_cta_without_tensor_memory_says_so() -> None:
 
 def test_a_snapshot_lists_the_regions_of_neighbouring_columns_with_one_writer() -> None:
     seen = TmemMap()
-    wrote(seen, 1, 2, "tensor", range(128), 0, 64)
-    wrote(seen, 2, 3, "tmem_st", range(32), 16, 16)
+    touched(seen, 1, 2, mma(0, 64), range(128), 0, 64)
+    touched(seen, 2, 3, ST, range(32), 16, 16)
     found = [(w.unit, first, count, lanes) for w, first, count, lanes in seen.snapshot().regions()]
     assert [
         ("tensor", 0, 16, 128),

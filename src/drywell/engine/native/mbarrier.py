@@ -1,8 +1,8 @@
 """mbarriers natively: the rules of `machine.mbarrier` on its flat words.
 
-What is a fault there, and a wait that would block, leaves. Lanes that arrive together must name one barrier;
-one word is changed step by step and stored at the end, when all have been right. The ledger's entries are not
-written.
+What is a fault there leaves, and so does a wait of several lanes for several things that would block. Lanes
+that arrive together must name one barrier; one word is changed step by step and stored at the end, when all
+have been right. The ledger's entries are not written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from drywell.engine.llvm_memory import CONTEXT
 from drywell.engine.llvm_text import Lanes, vector
 from drywell.engine.native.ir import I1, I8, I32, I64, PTR, Function, Value, Variable
 from drywell.engine.native.state import block_word, row_pointer, row_word
-from drywell.engine.native.table import Emit, Native, Unit, call, form, lane_value, lanes_at
+from drywell.engine.native.table import Emit, Native, Unit, call, call_waiting, form, lane_value, lanes_at
+from drywell.engine.native.turn_words import MBARRIER, MEETING
 from drywell.machine.mbarrier import MAX_COUNT, WORD_BYTES
 from drywell.machine.smem import RESERVED_BYTES
 from drywell.machine.windows import OFFSET_MASK, RANK_SHIFT, SHARED_BASE
@@ -237,7 +238,7 @@ def _arrival() -> Function:
 def _test(is_waiting: bool) -> Function:
     """Write `i32 f(context, mask, addresses, parities, over)`: which lanes' phases are over, in 32 bits.
 
-    With `is_waiting` it leaves when none is.
+    With `is_waiting` it gives 2 when none is and all wait for one.
     """
     name = f"drywell.native.mbarrier.{'try' if is_waiting else 'test'}"
     f = Function(name, I32, context=PTR, mask=I32, addresses=PTR, parities=PTR, over=PTR)
@@ -254,10 +255,24 @@ def _test(is_waiting: bool) -> Function:
     with f.when(is_mixed.is_("eq", 0) & over.value.is_("ne", 0)):
         over.set(f["mask"])
     if is_waiting:
-        f.need(over.value.is_("ne", 0))
+        with f.when(over.value.is_("eq", 0)):
+            f.need(is_mixed.is_("eq", 0))
+            place = place_of(f, block, f.load(I64, f["addresses"], first), f.of(I1, 0))
+            live = f.at(row_pointer(f, place.row, "live"), place.slot)
+            wait_for(f, MBARRIER, place.word, live, f.load(I64, f["parities"], first) & 1)
+            f.give(2)
     f.store(over.value, f["over"])
     f.give(1)
     return f
+
+
+def wait_for(f: Function, kind: int, place: Value, live: Value, value: Value) -> None:
+    """Say what the split waits for (`turn_words.SPLIT`); leave where it may not."""
+    for may in ("may_wait", "may_meet") if kind == MEETING else ("may_wait",):
+        f.need(f.load(I64, f["context"], CONTEXT[may]).is_("ne", 0))
+    words = {"kind": f.of(I64, kind), "place": place, "live": live, "value": value}
+    for name, word in words.items():
+        f.store(word, f.at(f["context"], CONTEXT[f"wait_{name}"], I64))
 
 
 def functions() -> tuple[Function, ...]:
@@ -343,7 +358,7 @@ def _wait_form(is_waiting: bool, is_state: bool) -> Emit:
         if is_state:
             wanted = Lanes(w.let(f"lshr {vector(64)} {wanted.text}, splat (i64 63)"), 64)
         over = w.slot("native over", "i32")
-        done = call(
+        made = call_waiting(
             unit,
             f"drywell.native.mbarrier.{'try' if is_waiting else 'test'}",
             lanes_at(unit, "address", where),
@@ -351,7 +366,8 @@ def _wait_form(is_waiting: bool, is_state: bool) -> Emit:
             ("ptr", over),
         )
         bits = w.let(f"load i32, ptr {over}")
-        return Native(done, (Lanes(w.let(f"bitcast i32 {bits} to {vector(1)}"), 1),))
+        result = Lanes(w.let(f"bitcast i32 {bits} to {vector(1)}"), 1)
+        return Native(made.done, (result,), made.waits if is_waiting else "")
 
     return emit
 

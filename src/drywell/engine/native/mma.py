@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 _SCALE_VECS = (None, "1X", "2X", "4X")
 _MAX_PAIR = 2
-MAX_PLANS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)

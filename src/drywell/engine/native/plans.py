@@ -38,6 +38,11 @@ class PlanTable:
     def __len__(self) -> int:
         return len(self._plans)
 
+    def get(self, key: int) -> Words | None:
+        """Return the plan of a key, None when it has none."""
+        found = self._plans.get(key)
+        return None if found is None else found[0]
+
     def set(self, key: int, plan: Words, kept: Any = None) -> None:
         """Let a key have a plan from here on; `kept` is what the plan holds addresses of. When the table is
         full to three quarters one twice as large takes its place.

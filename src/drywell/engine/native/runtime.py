@@ -1,51 +1,79 @@
-"""The runtime of native machine instructions: one module, compiled once and known to LLVM by name."""
+"""The runtime of native machine instructions: functions known to LLVM by name, each compiled when code that
+calls it is (or loaded from the object cache).
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib import import_module
 
 from llvmlite import binding as llvm
 
-from drywell.engine.native import (
-    atomic,
-    barriers,
-    bulk,
-    copy,
-    cp,
-    matrix,
-    mbarrier,
-    mma,
-    tensor_core,
-    tma,
-    tmem,
-    warp,
-)
 from drywell.engine.native.ir import Function
-from drywell.engine.object_cache import Code, load_or_compile
+from drywell.engine.object_cache import Code, keep, kept, load_or_compile
 
 OPTIMISE = 2
-_PARTS = (atomic, barriers, bulk, copy, cp, matrix, mbarrier, mma, tma, tmem, warp)
+TENSOR_CORE = "drywell.mma"
+_PARTS = (
+    "atomic", "barriers", "bulk", "copy", "cp", "effects", "kinds", "matrix", "mbarrier", "mma", "tma",
+    "tmem", "turns", "warp",
+)  # fmt: skip
 
-
-def functions() -> tuple[Function, ...]:
-    """Return every function of the runtime."""
-    return tuple(f for part in _PARTS for f in part.functions())
-
-
-def text() -> str:
-    """Return the runtime as LLVM IR."""
-    written = functions()
-    own = {f.name for f in written}
-    declared = {name: line for f in written for name, line in f.declared.items() if name not in own}
-    return "\n".join([*declared.values(), *(f.text() for f in written), ""])
+_loaded: dict[str, Code] = {}
 
 
 @lru_cache(maxsize=1)
-def install() -> Code:
-    """Compile the runtime and make its functions known to LLVM, once per process."""
-    tensor_core.install()
-    names = tuple(f.name for f in functions() if not f.is_internal)
-    code = load_or_compile(text(), names, OPTIMISE)
-    for name in names:
-        llvm.add_symbol(name, code.addresses[name])
+def functions() -> dict[str, Function]:
+    """Return every function of the runtime by its name."""
+    parts = (import_module(f"drywell.engine.native.{part}") for part in _PARTS)
+    return {f.name: f for part in parts for f in part.functions()}
+
+
+def find(name: str) -> int:
+    """Return where a function of the runtime lies, compiled if need be; 0 for a name that it has not."""
+    if name not in _loaded:
+        code = kept(f"native {name}", (name,), lambda other, _: llvm.address_of_symbol(other) or find(other))
+        if code is None and name != TENSOR_CORE and name not in functions():
+            return 0
+        _loaded[name] = code or _compiled(name)
+        llvm.add_symbol(name, _loaded[name].addresses[name])
+    return _loaded[name].addresses[name]
+
+
+def install() -> None:
+    """Make all functions known to LLVM."""
+    for name, function in functions().items():
+        if not function.is_internal:
+            find(name)
+
+
+def _compiled(name: str) -> Code:
+    """Compile a function with those that are its part's own."""
+    if name == TENSOR_CORE:
+        from drywell.engine.native import tensor_core_module
+
+        code = tensor_core_module.load()
+    else:
+        text, calls = _text(name)
+        for other in calls:
+            find(other)
+        code = load_or_compile(text, (name,), OPTIMISE)
+    keep(f"native {name}", code)
     return code
+
+
+def _text(name: str) -> tuple[str, tuple[str, ...]]:
+    """Return a function and the internal ones that it calls as LLVM IR; and the names of the others."""
+    known = functions()
+    written, todo = {name: known[name]}, [known[name]]
+    declared: dict[str, str] = {}
+    while todo:
+        for other, line in todo.pop().declared.items():
+            if other in known and known[other].is_internal:
+                if other not in written:
+                    written[other] = known[other]
+                    todo.append(known[other])
+            else:
+                declared[other] = line
+    lines = [*declared.values(), *(f.text() for f in written.values()), ""]
+    return "\n".join(lines), tuple(n for n in declared if n in known or n == TENSOR_CORE)

@@ -26,13 +26,14 @@ ROW = {
     for k, name in enumerate(
         (
             "data", "words", "live", "phases", "end", "reachable", "tmem", "keeps", "barriers", "ended",
-            "num_warps",
+            "num_warps", "arrivals", "has_cluster_arrivals", "pool",
         )
     )
 }  # fmt: skip
 """Of a CTA: shared memory (bytes, end), mbarriers (words, which are live, phases), whether another CTA may
 reach it; what it holds of Tensor Memory (`TMEM`); whether a collector buffer of the SM keeps something; its
-named barriers, which of its warps have ended, how many it has."""
+named barriers, which of its warps have ended, how many it has, which lanes have come to its barriers,
+whether some have come to the cluster's, and its registers (`Bank.pool`)."""
 
 TMEM = {name: k for k, name in enumerate(("granules", "cells", "written"))}
 """Of Tensor Memory: the granules that are the CTA's; when there are some, the cells and which are written."""
@@ -70,80 +71,102 @@ def row_pointer(f: Function, row: Value, name: str) -> Value:
     return f.load(PTR, row, ROW[name])
 
 
-class Rows:
-    """The rows of the CTAs of one grid, made when first asked for."""
-
-    def __init__(self) -> None:
-        self._rows: dict[int, Words] = {}
-        self._tables: dict[int, Words] = {}
-
-    def of(self, cta: Cta) -> Words:
-        """Return the row of a CTA."""
-        row = self._rows.get(cta.linear)
-        if row is None:
-            row = self._rows[cta.linear] = np.zeros(len(ROW), np.uint64)
-            smem = cta.smem
-            arrays: dict[str, NDArray[Any]] = {
-                "data": smem.data,
-                "words": smem.words,
-                "live": smem.live,
-                "phases": smem.phases,
-                "reachable": smem.reachable,
-                "tmem": cta.tmem.flat,
-                "keeps": cta.sm.keeps,
-                "barriers": cta.barriers.words,
-                "ended": cta.barriers.ended,
-            }
-            for name, array in arrays.items():
-                row[ROW[name]] = array.ctypes.data
-            row[ROW["end"]] = smem.end
-            row[ROW["num_warps"]] = len(cta.warps)
-        return row
-
-    def table(self, cta: Cta) -> Words:
-        """Return the addresses of the rows of a CTA's cluster, by rank."""
-        first = cta.cluster.ctas[0].linear
-        table = self._tables.get(first)
-        if table is None:
-            rows = [self.of(other) for other in cta.cluster.ctas]
-            table = self._tables[first] = np.array([row.ctypes.data for row in rows], np.uint64)
-        return table
+def row_of(cta: Cta) -> Words:
+    """Return the row of a CTA; its bank keeps it for the CTA that has the bank next."""
+    owner, row = cta.bank.row or (None, None)
+    if row is None:
+        row = _new_row(cta)
+    if owner is not cta:
+        row[ROW["keeps"]] = cta.sm.keeps.ctypes.data
+        row[ROW["has_cluster_arrivals"]] = cta.cluster.barrier.has_arrivals.ctypes.data
+        cta.bank.row = cta, row
+    return row
 
 
-class Machine:
-    """The block of one warp. `tables` are the run's."""
+def _new_row(cta: Cta) -> Words:
+    row, smem, barriers = np.zeros(len(ROW), np.uint64), cta.smem, cta.barriers
+    arrays: dict[str, NDArray[Any]] = {
+        "data": smem.data,
+        "words": smem.words,
+        "live": smem.live,
+        "phases": smem.phases,
+        "reachable": smem.reachable,
+        "tmem": cta.tmem.flat,
+        "barriers": barriers.words,
+        "ended": barriers.ended,
+        "arrivals": barriers.arrivals,
+        "pool": cta.bank.pool,
+    }
+    for name, array in arrays.items():
+        row[ROW[name]] = array.ctypes.data
+    row[ROW["end"]] = smem.end
+    row[ROW["num_warps"]] = len(cta.warps)
+    return row
 
-    def __init__(self, warp: Warp, tables: Tables) -> None:
-        self.warp = warp
-        self.tables = tables
-        self.block = np.zeros(BLOCK_WORDS, np.uint64)
-        cta, rows = warp.cta, tables.rows
-        words = {
-            "row": rows.of(cta).ctypes.data,
-            "rows": rows.table(cta).ctypes.data,
+
+def rows_of(cta: Cta) -> Words:
+    """Return the addresses of the rows of a CTA's cluster, by rank."""
+    cluster = cta.cluster
+    if cluster.rows is None:
+        cluster.rows = np.array([row_of(other).ctypes.data for other in cluster.ctas], np.uint64)
+    rows: Words = cluster.rows
+    return rows
+
+
+class Blocks:
+    """The blocks of a CTA's warps, one behind the other, as `machines`. `tables` are the run's."""
+
+    def __init__(self, cta: Cta, tables: Tables) -> None:
+        count = len(cta.warps)
+        self._words = np.zeros((count, BLOCK_WORDS), np.uint64)
+        words: dict[str, Any] = {
+            "row": row_of(cta).ctypes.data,
             "num_ctas": len(cta.cluster.ctas),
-            "rank": cta.rank,
-            "warp": warp.index,
-            "is_lenient": int(warp.grid.options.tmem_lane_window == "local"),
-            "carry": warp.carry.ctypes.data,
+            "warp": np.arange(count),
+            "is_lenient": int(cta.grid.options.tmem_lane_window == "local"),
+            "carry": cta.bank.carry.ctypes.data + np.arange(count) * cta.bank.carry.strides[0],
             "plans": tables.plans.ctypes.data,
         }
         for name, value in words.items():
-            self.block[BLOCK[name]] = value
+            self._words[:, BLOCK[name]] = value
+        self._first = self._words.copy()
+        first, flat = self._words.ctypes.data, memoryview(self._words.reshape(-1))  # type: ignore[arg-type]
+        step = 8 * BLOCK_WORDS
+        self.machines = [
+            Machine(warp, tables, first + k * step, flat[k * BLOCK_WORDS : (k + 1) * BLOCK_WORDS])
+            for k, warp in enumerate(cta.warps)
+        ]
+        self.renew(cta)
 
-    @property
-    def address(self) -> int:
-        """Return where the block lies."""
-        return int(self.block.ctypes.data)
+    def renew(self, cta: Cta) -> None:
+        """Make them as new ones are, for a CTA with the same bank."""
+        row_of(cta)
+        self._words[:] = self._first
+        self._words[:, BLOCK["rank"]] = cta.rank
+        self._words[:, BLOCK["rows"]] = rows_of(cta).ctypes.data
+        for machine, warp in zip(self.machines, cta.warps, strict=True):
+            machine.warp = warp
+
+
+class Machine:
+    """The block of one warp: where it lies, and `at`, its words."""
+
+    __slots__ = ("address", "at", "tables", "warp")
+
+    def __init__(self, warp: Warp, tables: Tables, address: int, at: Any) -> None:
+        self.warp = warp
+        self.tables = tables
+        self.address = address
+        self.at = at
 
     @property
     def missed(self) -> int:
         """Return which kind of plan the code that has just left was missing, 0 for none."""
-        return int(self.block[BLOCK["missed"]])
+        return int(self.at[BLOCK["missed"]])
 
     def learn(self) -> None:
         """Make the plan that was missing."""
         kind = self.missed
-        self.block[BLOCK["missed"]] = 0
-        key = self.block[BLOCK["key"] : BLOCK["key"] + KEY_WORDS]
-        self.tables.learn(self.warp, kind, [int(word) for word in key])
+        self.at[BLOCK["missed"]] = 0
+        key = self.at[BLOCK["key"] : BLOCK["key"] + KEY_WORDS]
+        self.tables.learn(self.warp, kind, key.tolist())

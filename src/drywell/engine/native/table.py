@@ -41,7 +41,9 @@ class Unit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """What a native form has written: `done` is the text of an i1, false when nothing has happened.
+    """What a native form has written: `done` is the text of an i1, false when nothing has happened; `waits`
+    that of one, true when it has been done but for its end, which must be waited for (`turns`); '' for never.
+    `exits` says that it ends lanes, which is `turns`' to do.
 
     `results` has one value for each destination, a tuple for a brace list, to be written in the lanes that
     execute; None for one that has been written to the register buffer already.
@@ -49,38 +51,58 @@ class Native:
 
     done: str
     results: tuple[Any, ...] = ()
+    waits: str = ""
+    exits: bool = False
 
 
 Emit = Callable[[Unit, ops.Bound], Native]
 _Choose = Callable[[ops.Bound], Emit | None]
 
 _FORMS: dict[str, _Choose] = {}
-_MODULES = (
-    "atomic", "barriers", "bulk", "carry", "copy", "cp", "effects", "matrix", "mbarrier", "mma", "tma",
-    "tmem", "warp",
-)  # fmt: skip
+_HOMES: dict[str, tuple[str, ...]] = {
+    "async_copy": ("copy", "effects"),
+    "atomic": ("atomic",),
+    "barrier": ("barriers", "warp"),
+    "bulk": ("bulk", "effects"),
+    "carry": ("carry",),
+    "control": ("effects",),
+    "fence": ("effects",),
+    "matrix": ("matrix",),
+    "mbarrier": ("mbarrier",),
+    "memory": ("effects",),
+    "tcgen05_memory": ("effects", "tmem"),
+    "tcgen05_mma": ("mma",),
+    "tcgen05_pipe": ("cp", "tmem"),
+    "tensor": ("effects", "tma"),
+    "warp": ("warp",),
+}
+"""The modules that declare forms, by the family of the declarations."""
 
 
-@lru_cache(maxsize=1)
-def _declare() -> None:
-    """Import the modules that declare forms."""
-    for name in _MODULES:
+_WAITING = ("bar_sync", "bar_warp_sync", "mbarrier_try_wait", "mbarrier_try_wait_parity")
+
+
+@lru_cache(maxsize=64)
+def _import_forms(family: str) -> None:
+    """Import the modules that declare the forms of a family."""
+    for name in _HOMES.get(family, ()):
         import_module(f"drywell.engine.native.{name}")
 
 
 @dataclass(frozen=True, slots=True)
 class NativeForm:
-    """A way to write an instruction natively."""
+    """A way to write an instruction natively; `waits` says that it may have to wait, as a whole split."""
 
     emit: Emit
+    waits: bool
 
 
 def native_form(instruction: ops.Bound) -> NativeForm | None:
     """Return how an instruction is written natively; None when it is not."""
-    _declare()
+    _import_forms(instruction.declaration.family)
     choose = _FORMS.get(instruction.declaration.name)
     emit = None if choose is None else choose(instruction)
-    return None if emit is None else NativeForm(emit)
+    return None if emit is None else NativeForm(emit, instruction.declaration.name in _WAITING)
 
 
 def warp_form(instruction: ops.Bound) -> NativeForm | None:
@@ -105,10 +127,23 @@ def nothing(unit: Unit, instruction: ops.Bound) -> Native:
 
 def call(unit: Unit, name: str, *arguments: tuple[str, str]) -> str:
     """Call a runtime function of the context, the mask and (type, value) pairs; return the text of an i1."""
+    return unit.w.let(f"icmp ne i32 {call_for(unit, name, *arguments)}, 0")
+
+
+def call_for(unit: Unit, name: str, *arguments: tuple[str, str]) -> str:
+    """Call a runtime function as `call` does; return what it gives, the text of an i32."""
     types = ", ".join(["ptr", "i32", *(kind for kind, _ in arguments)])
     unit.w.module.declare(name, f"declare i32 @{name}({types})")
     given = ", ".join(["ptr %context", f"i32 {unit.mask}", *(f"{kind} {text}" for kind, text in arguments)])
-    return unit.w.let(f"icmp ne i32 {unit.w.let(f'call i32 @{name}({given})')}, 0")
+    return unit.w.let(f"call i32 @{name}({given})")
+
+
+def call_waiting(unit: Unit, name: str, *arguments: tuple[str, str]) -> Native:
+    """Call a runtime function as `call` does that gives 2 when it was done but for what it waits for; it has
+    no results yet.
+    """
+    w, found = unit.w, call_for(unit, name, *arguments)
+    return Native(w.let(f"icmp ne i32 {found}, 0"), (), w.let(f"icmp eq i32 {found}, 2"))
 
 
 def lanes_at(unit: Unit, key: str, value: Lanes) -> tuple[str, str]:

@@ -99,17 +99,17 @@ def _spec(fmt: str, low: int, is_negated: bool) -> Table:
     """Return the words of a format whose codes begin at bit `low` of their units."""
     f = FORMATS[fmt]
     stored_bits = f.mantissa_bits + f.pad_bits
-    special = {"ieee": f.infinity, "all_ones": f.magnitude_mask, "none": 0xFFFF_FFFF}[f.nan_style]
+    special = {"ieee": f.infinity, "all_ones": f.magnitude_mask, "none": None}[f.nan_style]
+    mantissa_shift, sign_shift = 23 - stored_bits, 32 - f.value_bits - f.pad_bits
     words = {
-        "low": low,
-        "magnitude": f.magnitude_mask,
-        "mantissa_shift": 23 - stored_bits,
-        "field_shift": stored_bits,
+        "magnitude": f.magnitude_mask << low,
+        "field_shift": stored_bits + low,
         "bias": f.bias,
-        "sign_shift": 32 - f.value_bits - f.pad_bits,
-        "special_from": special,
-        "sign_flip": 0x8000_0000 if is_negated else 0,
-        "rebias": (254 - f.bias) << 23,
+        "up": sign_shift - low,
+        "down": sign_shift - mantissa_shift,
+        "kept": 0x8000_0000 | f.magnitude_mask << mantissa_shift,
+        "special_from": 0xFFFF_FFFF if special is None else special << low,
+        "rebias": (0x8000_0000 if is_negated else 0) | (254 - f.bias) << 23,
     }
     return np.array([words[name] for name in SPEC], np.uint32).view(np.int32)
 
@@ -126,6 +126,13 @@ class _Side:
     fmt: str
     low: int = 0
     start: int = 0
+
+    def is_known(self, spec: Table) -> bool:
+        """Say whether the processor can convert the codes as they lie; a negated operand has a `spec` that
+        says so.
+        """
+        is_turned = spec[SPEC.index("rebias")] < 0
+        return self.fmt in UNITS and self.form == FORMS.index("w16") and not is_turned
 
 
 def _form(stored: Stored, is_mn_major: bool, has_slots: bool) -> int:
@@ -300,6 +307,8 @@ def _plan(
         words[PLAN[f"{side}_start"] : PLAN[f"{side}_spec"] + 1] = (
             s.start, s.form, s.offsets.ctypes.data, s.num_chunks, spec.ctypes.data,
         )  # fmt: skip
+        if s.is_known(spec):
+            words[PLAN[f"{side}_unit"]] = UNITS.index(s.fmt)
     for name, table in zip(("lanes", "sfa_offsets", "sfb_offsets"), tables, strict=False):
         words[PLAN[name]] = table.ctypes.data
     words[PLAN["scratch"]] = scratch.ctypes.data

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drywell.engine.native.ir import I1, I8, I32, I64, PTR, Value, Variable
 from drywell.engine.native.tensor_core_plain import BLOCK_STATS
-from drywell.engine.native.tensor_core_text import FLOAT, LANES, V8I32, Kernel
+from drywell.engine.native.tensor_core_text import FLOAT, LANES, V8I32, Kernel, vector
 from drywell.engine.native.tensor_core_unpack import A_PITCH, B_PITCH, FAR, MAX_K, NO_RAW, PREFIX, STATS
-from drywell.engine.native.tensor_core_window import name_of
+from drywell.engine.native.tensor_core_window import HIGHEST, LOWEST, LOWEST_OF_ALL, MAX_DEPTH, name_of
 from drywell.numerics.block_scale import SCALE_WINDOW_BITS
 from drywell.numerics.window import ZERO_EXPONENT
 
@@ -36,15 +39,12 @@ HOME = {name: k for k, name in enumerate(("smem", "cells", "written", "granules"
 CALL = {name: k for k, name in enumerate(("d", "a", "sfa", "sfb", "reads_d"))}
 
 ARITHMETICS = ("window_f32", "window_f16", "i8", "fast_f32", "fast_f16", "blocks")
-MAX_SPREAD = 98
-"""Differences of exponents in a row of A and a column of B, added, with which every product stays a normal
-float."""
-
 MAX_SPLITS = 4
 MAX_GROUPS = 6
 _OF_GROUPS = {"scales": 4, "values": 8, "masks": 4}
 _NUM_K = MAX_K
 _ROW_WORDS = 512
+_LINE = 64
 _K96 = 96
 _UE8M0_NAN, _UE4M3_NAN = 0xFF, 0x7F
 _UE8M0_BIAS = 127
@@ -75,8 +75,14 @@ B_AREA, B_BYTES = _layout(
         **{name: size * MAX_GROUPS * B_PITCH for name, size in _OF_GROUPS.items()},
     }
 )
-SCRATCH_BYTES = 2 * B_BYTES + MAX_SPLITS * A_BYTES + 4 * B_PITCH
+_SCRATCH_BYTES = 2 * B_BYTES + MAX_SPLITS * A_BYTES + 4 * B_PITCH
 _NO_SCALES = 2 * B_BYTES + MAX_SPLITS * A_BYTES
+
+
+def scratch() -> NDArray[np.uint8]:
+    """Return memory for plans to work in, which begins where a line of a cache does."""
+    room = np.zeros(_SCRATCH_BYTES + _LINE, np.uint8)
+    return room[-room.ctypes.data % _LINE :][:_SCRATCH_BYTES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +138,12 @@ def entry() -> Kernel:
     _check_addresses(frame)
     _unpack_b(frame)
     _unpack_a(frame)
+    wide = f.variable(I64, 0)
     with f.when(frame.is_("window_f32", "window_f16")):
-        _check_window(frame)
+        wide.set(_check_window(frame))
     with f.when(frame.is_("blocks")):
         _check_blocks(frame, must_cut)
-    _multiply(frame, must_cut.value)
+    _multiply(frame, must_cut.value, wide.value)
     f.give(1)
     return f
 
@@ -278,22 +285,21 @@ def _read_scales(
         f.store(code - bias, to, j * pitch + row)
 
 
-def _check_window(s: _Frame) -> None:
+def _check_window(s: _Frame) -> Value:
     """Leave for an Inf or NaN, for exponents too far apart, and where zeros may hold the window up: there the
-    words that hang on it are counted.
+    words that hang on it are counted. Return the parameter `wide` of the multiplication.
     """
     f, p = s.f, s.plan
     a = {n: f.load(I32, s.stats_a, k) for k, n in enumerate(STATS)}
     b = {n: f.load(I32, s.stats_b, k) for k, n in enumerate(STATS)}
     f.need((a["special"] | b["special"]).is_("eq", 0))
-    f.need((a["spread"] + b["spread"]).is_("sle", MAX_SPREAD))
     tops, zeros = [], []
     for x in (a, b):
         zero = f.choose(x["zero"].is_("ne", 0), x["scale_top"] + ZERO_EXPONENT, NO_RAW)
         zeros.append(zero)
         tops.append(zero.smax(x["top"]))
     highest = (zeros[0] + tops[1]).smax(zeros[1] + tops[0])
-    lowest = a["low"] + b["low"]
+    lowest = _lowest(s, a, b)
     f.need(highest.is_("sle", lowest))
     is_f32, shift = s.is_("window_f32"), p["shift"].trunc(I32)
     with f.when(s.call("reads_d").is_("ne", 0)):
@@ -302,6 +308,28 @@ def _check_window(s: _Frame) -> None:
             smallest, _ = _fields_of_d(s, is_f32)
             f.need(smallest.is_("sgt", shift))
             f.need((is_f32 ^ 1) | highest.is_("sle", smallest - shift - 127))
+    is_narrow = lowest.is_("sge", LOWEST) & (a["top"] + b["top"]).is_("sle", HIGHEST)
+    return f.choose(is_narrow, f.of(I64, 0), -1)
+
+
+def _lowest(s: _Frame, a: dict[str, Value], b: dict[str, Value]) -> Value:
+    """Return what the largest exponent of a product of any element of D is at least; leave when some element
+    may be too deep. Only where the smallest numbers of all do not tell, each element is looked at.
+    """
+    f, p = s.f, s.plan
+    lowest = f.variable(I32, a["low"] + b["low"])
+    is_deep = (a["spread"] + b["spread"]).is_("sgt", MAX_DEPTH)
+    with f.when(is_deep | lowest.value.is_("slt", LOWEST)):
+        least = f.variable(I32, FAR)
+        with f.loop(p["num_ctas"]) as cta, f.loop(p["num_splits"]) as split:
+            b_copy = f.choose(p["num_scales"].is_("ne", 0), cta, 0)
+            parts = [s.area_a(s.copy_of(cta, split), n) for n in ("bytes", "exponents")]
+            parts += [s.area_b(b_copy, n) for n in ("bytes", "exponents")]
+            size = [split * p["d_cols"], p["M"], p["d_cols"], p["K"], f.of(I64, 0)]
+            least.set(least.value.smin(f.call(LOWEST_OF_ALL, I32, *parts, *size)))
+        f.need((is_deep ^ 1) | least.value.is_("ne", NO_RAW))
+        lowest.set(lowest.value.smax(least.value))
+    return lowest.value
 
 
 def _check_blocks(s: _Frame, must_cut: Variable) -> None:
@@ -355,7 +383,7 @@ def _fields_of_d(s: _Frame, is_f32: Value) -> tuple[Value, Value]:
     return f.reduced("smin", smallest.value), f.reduced("smax", largest.value)
 
 
-def _multiply(s: _Frame, must_cut: Value) -> None:
+def _multiply(s: _Frame, must_cut: Value, wide: Value) -> None:
     """Multiply, and mark the cells of D as written."""
     f, p = s.f, s.plan
     reads = f.choose(s.call("reads_d").is_("ne", 0), f.of(I32, -1), 0)
@@ -364,7 +392,7 @@ def _multiply(s: _Frame, must_cut: Value) -> None:
         b_copy = f.choose(p["num_scales"].is_("ne", 0), cta, 0)
         b = {n: s.area_b(b_copy, n) for n in B_AREA}
         size = [split * p["d_cols"], p["M"], p["d_cols"], p["K"], _d_of(s, cta, split), p["lanes"], reads]
-        _multiply_window(s, a, b, size)
+        _multiply_window(s, a, b, size, wide)
         for arithmetic in ("i8", "fast_f32", "fast_f16"):
             with f.when(s.is_(arithmetic)):
                 how = p["saturate" if arithmetic == "i8" else "shift"]
@@ -377,16 +405,25 @@ def _multiply(s: _Frame, must_cut: Value) -> None:
         flags = s.home(cta, "written") + (_place(s.call("d")) >> 2) + split * p["split_words"]
         with f.loop(p["M"]) as m:
             row = f.at(flags.as_pointer(), f.load(I32, p["lanes"], m).zext(I64))
-            one, no = f.of(I8, 1), f.of(I1, 0)
-            f.intrinsic("memset.p0.i64", "void", row, one, p["d_cols"], no)
+            _mark(f, row, p["d_cols"])
 
 
-def _multiply_window(s: _Frame, a: dict[str, Value], b: dict[str, Value], size: list[Value]) -> None:
+def _mark(f: Kernel, flags: Value, count: Value) -> None:
+    """Set so many flags, a multiple of 8; LLVM would call a function for a few bytes."""
+    for width, begin in ((32, f.of(I64, 0)), (LANES, count >> 5 << 2)):
+        ones = f.of(vector(width, I8), 1)
+        with f.loop(count // width, begin) as k:
+            f.do(f"store volatile {ones.type} {ones.text}, ptr {f.at(flags, k * width).text}, align 1")
+
+
+def _multiply_window(
+    s: _Frame, a: dict[str, Value], b: dict[str, Value], size: list[Value], wide: Value
+) -> None:
     """Multiply by the window's rule, if that is the arithmetic."""
     f, p = s.f, s.plan
     names = ("numbers", "bytes", "exponents")
     given = [*(a[n] for n in names), *(b[n] for n in names), *size]
-    given += [p[n].trunc(I32) for n in ("shift", "keep", "set")]
+    given += [*(p[n].trunc(I32) for n in ("shift", "keep", "set")), wide]
     is_long = p["K"].is_("ugt", 16)
     for d_format in ("f32", "f16"):
         for long in (False, True):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from drywell.base.options import Options
 from drywell.engine.native import tensor_core_module
 from drywell.engine.native.tensor_core import Plan, is_odd, plan_of, plan_of_arrays
-from drywell.engine.native.tensor_core_entry import CALL, HOME, SCRATCH_BYTES
+from drywell.engine.native.tensor_core_entry import CALL, HOME, scratch
 from drywell.isa.tcgen05_arithmetic import Terms
 from drywell.isa.tcgen05_matmul import Matmul
 from drywell.isa.tcgen05_tile import Tile
@@ -42,7 +42,7 @@ class Multiplier:
     """Multiplies natively what it can, for one grid; it has the scratch memory that its plans name."""
 
     def __init__(self) -> None:
-        self.scratch = np.zeros(SCRATCH_BYTES, np.uint8)
+        self.scratch = scratch()
         self._plans: dict[tuple[Any, ...], _Kept] = {}
         self._homes: dict[tuple[int, ...], _Homes] = {}
         self._call = np.zeros(len(CALL), np.int64)

@@ -27,6 +27,9 @@ from drywell.engine.native.tensor_core_unpack import (
     OPERAND,
     PREFIX,
     SPEC,
+    read_chunk,
+    transposed,
+    worth,
 )
 from drywell.numerics.block_scale import SCALE_WINDOW_BITS
 
@@ -35,8 +38,11 @@ _UNROLLED = 4
 _KEPT_BITS = SCALE_WINDOW_BITS - 23
 """By so many places the exponent of the scales may be above D's before D loses bits."""
 
-UNITS = ("float", "u8", "s8")
-"""What the codes of an operand are: of a format with a `SPEC`, or bytes."""
+UNITS = ("float", "u8", "s8", "bf16", "f16")
+"""What the codes of an operand are: of a format with a `SPEC`, bytes, or K-major and such that the processor
+knows them.
+"""
+_INFINITY = {"bf16": 0x7F80, "f16": 0x7C00}
 
 BLOCK_STATS = {"fewest": FAR, "low": FAR, "top": NO_RAW}
 """What is said of a block-scaled operand (i32), and what of none: the smallest number of elements of a group
@@ -57,6 +63,9 @@ def plain(name: str, pitch: int) -> Kernel:
         f"{PREFIX}.{name}", I1, is_internal=True,
         **OPERAND, first=I64, numbers=PTR, unit=I64, group=I64, masks=PTR,
     )  # fmt: skip
+    for unit in _INFINITY:
+        with f.when(f["unit"].is_("eq", UNITS.index(unit))):
+            f.give(_halves(f, unit, pitch))
     codes = f.slot(f"[{MAX_K * LANES} x i32]")
     spec = {word: f.spread(I32, f["spec"], k) for k, word in enumerate(SPEC)}
     found = f.variable(V8I32, f.of(V8I32, 0))
@@ -65,7 +74,7 @@ def plain(name: str, pitch: int) -> Kernel:
         given = [f[n] for n in ("base", "offsets", "form", "num_chunks")]
         f.call(f"{PREFIX}.gather", "void", *given, row, f["K"], codes)
         place = f["first"] + row
-        for unit in UNITS:
+        for unit in ("float", "u8", "s8"):
             with f.when(f["unit"].is_("eq", UNITS.index(unit))), f.loop(f["K"]) as k:
                 code = f.peek(V8I32, codes, k * LANES)
                 if unit == "float":
@@ -81,13 +90,30 @@ def plain(name: str, pitch: int) -> Kernel:
     return f
 
 
+def _halves(f: Kernel, unit: str, pitch: int) -> Value:
+    """Write the numbers of an operand whose rows are of 16 bits each, without gathering codes first; return
+    whether an Inf or NaN is among them.
+    """
+    kind = vector(LANES, I16)
+    largest = f.variable(kind, f.of(kind, 0))
+    with f.loop(f["num_rows"] >> 3) as block, f.loop(f["num_chunks"]) as c:
+        rows = [read_chunk(f, kind, ((block << 3) + i) * f["num_chunks"] + c) for i in range(LANES)]
+        for row in rows:
+            largest.set(f.larger_unsigned(largest.value, row & 0x7FFF))
+        place = (c << 3) * pitch + f["first"] + (block << 3)
+        for k, codes in enumerate(transposed(f, rows)):
+            if unit == "bf16":
+                number = f.as_floats(f.cast("zext", codes, I32) << 16)
+            else:
+                number = f.cast("fpext", codes.bitcast(vector(LANES, "half")), FLOAT)
+            f.poke(number, f["numbers"], place + k * pitch)
+    return f.any_of(f.compared("uge", largest.value, _INFINITY[unit]))
+
+
 def _number(f: Kernel, spec: dict[str, Value], code: Value) -> tuple[Value, Value]:
     """Return what codes of a format are worth, and which are an Inf or NaN."""
-    code = code >> spec["low"]
-    size = code & spec["magnitude"]
-    number = f.times(f.as_floats(size << spec["mantissa_shift"]), f.as_floats(spec["rebias"]))
-    sign = ((code << spec["sign_shift"]) & -(1 << 31)) ^ spec["sign_flip"]
-    return f.as_floats(f.as_integers(number) ^ sign), f.compared("uge", size, spec["special_from"])
+    number = f.times(worth(f, spec, code), f.as_floats(spec["rebias"]))
+    return number, f.compared("uge", code & spec["magnitude"], spec["special_from"])
 
 
 def _write_masks(f: Kernel, spec: dict[str, Value], codes: Value, place: Value, pitch: int) -> None:
@@ -162,12 +188,21 @@ def meets_nothing() -> Kernel:
 # -------------------------------------------------------------------- products
 
 
-def _dots(f: Kernel, row: Value, column: Value, begin: Value, count: Value, chains: int) -> list[list[Value]]:
-    """Return the sums of `count` products for four rows: of eight columns in two chains, or of sixteen
-    columns in one each.
+def _dots(
+    f: Kernel,
+    row: Value,
+    column: Value,
+    begin: Value,
+    count: Value,
+    chains: int,
+    starts: list[list[Value]] | None = None,
+) -> list[list[Value]]:
+    """Return the sums of `count` products for four rows, `starts` added: of eight columns in two chains, or
+    of sixteen columns in one each.
     """
     zero = f.of(V8I32, 0).bitcast(V8FLOAT)
-    sums = [[f.variable(V8FLOAT, zero) for _ in range(2)] for _ in range(_ROWS)]
+    first = starts or [[zero] * 2] * _ROWS
+    sums = [[f.variable(V8FLOAT, x) for x in line] for line in first]
     with f.loop(count >> 2) as step:
         for u in range(_UNROLLED):
             k = begin + (step << 2) + u
@@ -196,39 +231,62 @@ def multiply_plain(arithmetic: str) -> Kernel:
     f = Kernel(
         f"{PREFIX}.multiply.{arithmetic}", "void", is_internal=True, **_PLACES, how=I64, keep=I32, set=I32
     )
-    finish = _FINISH[arithmetic]
-    with f.loop(f["M"] >> 2) as row_block, f.loop((f["N"] + 15) >> 4) as col_block:
-        row, col = row_block << 2, col_block << 4
-        sums = _dots(f, row, f["first"] + col, f.of(I64, 0), f["K"], 1)
-        for i in range(2):
-            with f.when((col + LANES * i).is_("ult", f["N"])):
-                for r in range(_ROWS):
-                    cell = f.load(I32, f["lanes"], row + r).zext(I64) + (col + LANES * i)
-                    place = f.at(f["d"], cell, I32)
-                    old = f.peek(V8I32, place, 0)
-                    f.poke(finish(f, sums[r][i], old, old & f.all_of(LANES, f["read_mask"])), place, 0)
+    begin, finish = _FINISH[arithmetic]
+    with f.loop(f["M"] >> 2) as row_block:
+        row = row_block << 2
+        lines = [f.at(f["d"], f.load(I32, f["lanes"], row + r).zext(I64), I32) for r in range(_ROWS)]
+        with f.loop((f["N"] + 15) >> 4) as col_block:
+            col = col_block << 4
+            has_second = (col + LANES).is_("ult", f["N"])
+            second = f.choose(has_second, f.of(I64, LANES), 0)
+            places = [[f.at(line, col + i, I32) for i in (0, second)] for line in lines]
+            starts = [[begin(f, _old(f, place)) for place in line] for line in places]
+            sums = _dots(f, row, f["first"] + col, f.of(I64, 0), f["K"], 1, starts)
+            for i, is_there in enumerate((f.of(I1, 1), has_second)):
+                with f.when(is_there):
+                    for line, total in zip(places, sums, strict=True):
+                        f.poke(finish(f, total[i], line[i]), line[i], 0)
     f.give()
     return f
 
 
-def _finish_i8(f: Kernel, total: Value, cell: Value, old: Value) -> Value:
+def _old(f: Kernel, place: Value) -> Value:
+    """Return the cells of the old D, zeros when it is not read."""
+    return f.peek(V8I32, place, 0) & f.all_of(LANES, f["read_mask"])
+
+
+def _nothing(f: Kernel, old: Value) -> Value:
+    """Begin with nothing: D of kind i8 is added in integers."""
+    return f.of(V8I32, 0).bitcast(V8FLOAT)
+
+
+def _finish_i8(f: Kernel, total: Value, place: Value) -> Value:
     """Return D of kind i8."""
-    whole = f.cast("fptosi", total, I32)
+    whole, old = f.cast("fptosi", total, I32), _old(f, place)
     clamped, wrapped = f.sum_clamped(whole, old), whole + old
     return f.choose(f["how"].is_("ne", 0), clamped, wrapped)
 
 
-def _finish_f32(f: Kernel, total: Value, cell: Value, old: Value) -> Value:
+def _begin_f32(f: Kernel, old: Value) -> Value:
+    """Begin with the old D."""
+    return _moved(f, f.as_floats(old))
+
+
+def _finish_f32(f: Kernel, total: Value, place: Value) -> Value:
     """Return a D of f32, not the hardware's."""
-    return f.as_integers(f.plus(total, _moved(f, f.as_floats(old))))
+    return f.as_integers(total)
 
 
-def _finish_f16(f: Kernel, total: Value, cell: Value, old: Value) -> Value:
-    """Return a D of f16, not the hardware's."""
+def _begin_f16(f: Kernel, old: Value) -> Value:
+    """Begin with the old D."""
     half = f.cast("trunc", old, I16).bitcast(vector(LANES, "half"))
-    number = f.plus(total, _moved(f, f.cast("fpext", half, FLOAT)))
-    bits = f.cast("fptrunc", number, "half").bitcast(vector(LANES, I16))
-    word = f.cast("zext", bits, I32)
+    return _moved(f, f.cast("fpext", half, FLOAT))
+
+
+def _finish_f16(f: Kernel, total: Value, place: Value) -> Value:
+    """Return a D of f16, not the hardware's."""
+    bits = f.cast("fptrunc", total, "half").bitcast(vector(LANES, I16))
+    word, cell = f.cast("zext", bits, I32), f.peek(V8I32, place, 0)
     return word | (cell & f.all_of(LANES, f["keep"])) | f.all_of(LANES, f["set"])
 
 
@@ -238,7 +296,12 @@ def _moved(f: Kernel, old: Value) -> Value:
     return f.times(old, f.as_floats(f.all_of(LANES, power)))
 
 
-_FINISH = {"i8": _finish_i8, "fast_f32": _finish_f32, "fast_f16": _finish_f16}
+_FINISH = {
+    "i8": (_nothing, _finish_i8),
+    "fast_f32": (_begin_f32, _finish_f32),
+    "fast_f16": (_begin_f16, _finish_f16),
+}
+"""By arithmetic, with what a sum begins, and what becomes of it and a place in Tensor Memory."""
 
 
 def multiply_blocks() -> Kernel:

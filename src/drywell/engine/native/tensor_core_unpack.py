@@ -4,7 +4,7 @@
 eight gives its chunk of 16 bytes, and zipping the chunks three times turns [row, k] into [k, row]. `floats`
 makes of them numbers relative to the largest exponent of their row, value = number * 2^(exponent of the row)
 with |number| < 2 (of A, a quarter of that), and stored exponents relative to it, as bytes: 0 for the largest,
-`NO_BYTE` for zeros.
+`NO_BYTE` for zeros, one more for what is further off than that.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from drywell.engine.native.tensor_core_text import LANES, V8I32, Kernel, vector
 
 PREFIX = "drywell.mma"
 MAX_K = 128
-A_PITCH, B_PITCH = 136, 288
+A_PITCH, B_PITCH = 136, 320
 """Rows that an array of numbers has for each k: those of A in a CTA and 8, so that the same row is not always
-in the same places of a cache; those of B in an instruction and 32 that vectors may run over."""
+in the same places of a cache; those of B in an instruction and 64 that vectors may run over."""
 
 A_ROOM = 2
 """Numbers of A are below 2^(1 - A_ROOM), so that every product is below 1."""
@@ -31,12 +31,12 @@ FORMS = ("w16", "w8", "w32", "slots4", "slots6", "packed4", "mn16", "mn8", "mn32
 """How codes lie in chunks: K-major elements of 16, 8 and 32 bits, slots of 16 bytes with 16 codes of 4 or 6
 bits, codes of 4 bits without gaps; MN-major elements."""
 
-SPEC = (
-    "low", "magnitude", "mantissa_shift", "field_shift", "bias",
-    "sign_shift", "special_from", "sign_flip", "rebias",
-)  # fmt: skip
-"""Words (i32) of a format: the place of a code in its unit, masks and shifts, the first magnitude that is no
-number, whether signs are turned, the bits of 2^(127 - bias)."""
+SPEC = ("magnitude", "field_shift", "bias", "up", "down", "kept", "special_from", "rebias")
+"""Words (i32) of a format: the mask of a code's magnitude and how far its exponent is to be shifted down; how
+far a code is to be shifted up, and down with copies of its sign, to have sign, exponent and fraction where a
+float has them, and the mask of these; the first magnitude that is no number; the float 2^(127 - bias),
+negative when signs are to be turned. Codes are masked and shifted where they lie in their units.
+"""
 
 STATS = {"special": 0, "zero": 0, "low": FAR, "top": NO_RAW, "spread": 0, "scale_top": NO_RAW}
 """What is said of an operand (i32), and what of none: whether an Inf or NaN and whether a zero is in it, the
@@ -48,6 +48,11 @@ def _chunk(f: Kernel, offsets: Value, index: Value, shift: Value | int = 0) -> V
     """Return the address of a chunk."""
     offset = f.load(I32, offsets, index).zext(I64) + shift
     return f.at(f["base"], offset)
+
+
+def read_chunk(f: Kernel, kind: str, index: Value) -> Value:
+    """Read a chunk by its number."""
+    return f.peek(kind, _chunk(f, f["offsets"], index), 0, 1)
 
 
 def _whole(bits: int) -> Callable[[Kernel, Value], list[Value]]:
@@ -105,13 +110,17 @@ def _gather_rows(f: Kernel, form: str) -> None:
             rows.append(read(f, _chunk(f, f["offsets"], index)))
         num_parts = len(rows[0])
         for p in range(num_parts):
-            vectors = [row[p] for row in rows]
-            for _ in range(3):
-                pairs = [f.zipped(vectors[i], vectors[i + 4]) for i in range(4)]
-                vectors = [v for pair in pairs for v in pair]
             first = (c * num_parts + p) * (length * LANES)
-            for j, found in enumerate(vectors):
+            for j, found in enumerate(transposed(f, [row[p] for row in rows])):
                 f.poke(f.cast("zext", found, I32), f["codes"], first + j * length)
+
+
+def transposed(f: Kernel, rows: list[Value]) -> list[Value]:
+    """Return eight vectors with the elements of eight rows by turns."""
+    for _ in range(3):
+        pairs = [f.zipped(rows[i], rows[i + 4]) for i in range(4)]
+        rows = [v for pair in pairs for v in pair]
+    return rows
 
 
 def _gather_columns(f: Kernel, bits: int) -> None:
@@ -162,8 +171,9 @@ OPERAND = {
 def floats(name: str, pitch: int, is_a: bool) -> Kernel:
     """Write the function that takes A or B apart, from row `first` of the arrays on.
 
-    `scales` are the exponents of the rows' scale factors (i32), which go to the rows' exponents. A's bytes
-    are written four times, as words: a kernel reads them as such.
+    `scales` are the exponents of the rows' scale factors (i32), which go to the rows' exponents: those are in
+    the place of a float's exponent. A's bytes are less by `A_ROOM`, and written four times, as words: a
+    kernel reads them as such.
     """
     f = Kernel(
         f"{PREFIX}.{name}", "void", is_internal=True,
@@ -179,23 +189,32 @@ def floats(name: str, pitch: int, is_a: bool) -> Kernel:
         place = f["first"] + row
         scale = f.peek(V8I32, f["scales"], place)
         own = _largest(f, spec, codes, scale, stats)
-        f.poke(own + scale, f["exponents"], place)
-        factor = f.times(f.as_floats(spec["rebias"]), _reciprocal(f, own, A_ROOM if is_a else 0))
+        f.poke((own + scale) << 23, f["exponents"], place)
+        room = A_ROOM if is_a else 0
+        factor = f.times(f.as_floats(spec["rebias"]), _reciprocal(f, own, room))
+        least = own + spec["bias"] + room
         with f.loop(f["K"]) as k:
-            number, relative = _decode(f, spec, f.peek(V8I32, codes, k * LANES), factor, own)
-            f.poke(number, f["numbers"], k * pitch + place)
-            if is_a:
-                same = [4 * lane for lane in range(LANES) for _ in range(4)]
-                spread = relative.bitcast(vector(4 * LANES, I8))
-                word = f.shuffled(spread, spread, same).bitcast(V8I32)
-                f.poke(word, f["bytes"], k * pitch + place)
-            else:
-                f.poke(f.cast("trunc", relative, I8), f["bytes"], k * pitch + place, 1)
+            code = f.peek(V8I32, codes, k * LANES)
+            f.poke(f.times(worth(f, spec, code), factor), f["numbers"], k * pitch + place)
+            size = code & spec["magnitude"]
+            raw = f.larger(size >> spec["field_shift"], 1)
+            relative = f.picked(f.compared("eq", size, 0), NO_BYTE, f.larger(raw - least, NO_BYTE + 1))
+            _put_bytes(f, relative, k * pitch + place, is_a)
     for index, n in enumerate(STATS):
         how = "smin" if n == "low" else "or" if n in ("special", "zero") else "smax"
         f.store(f.reduced(how, stats[n].value), f["stats"], index)
     f.give()
     return f
+
+
+def _put_bytes(f: Kernel, exponents: Value, place: Value, is_a: bool) -> None:
+    """Write eight exponents as bytes, those of A four times."""
+    if is_a:
+        same = [4 * lane for lane in range(LANES) for _ in range(4)]
+        spread = exponents.bitcast(vector(4 * LANES, I8))
+        f.poke(f.shuffled(spread, spread, same).bitcast(V8I32), f["bytes"], place)
+    else:
+        f.poke(f.cast("trunc", exponents, I8), f["bytes"], place, 1)
 
 
 def _largest(
@@ -205,7 +224,7 @@ def _largest(
     largest, smallest = f.variable(V8I32, f.of(V8I32, 0)), f.variable(V8I32, f.of(V8I32, -1))
     least = f.variable(V8I32, f.of(V8I32, -1))  # of what is not zero, less 1
     with f.loop(f["K"]) as k:
-        size = (f.peek(V8I32, codes, k * LANES) >> spec["low"]) & spec["magnitude"]
+        size = f.peek(V8I32, codes, k * LANES) & spec["magnitude"]
         largest.set(f.larger_unsigned(largest.value, size))
         smallest.set(f.smaller_unsigned(smallest.value, size))
         least.set(f.smaller_unsigned(least.value, size - 1))
@@ -239,11 +258,6 @@ def _reciprocal(f: Kernel, exponent: Value, room: int) -> Value:
     return f.as_floats(f.picked(f.compared("sgt", exponent, last), tiny, normal))
 
 
-def _decode(f: Kernel, spec: dict[str, Value], code: Value, factor: Value, own: Value) -> tuple[Value, Value]:
-    """Return eight codes as the bits of floats times `factor`, and their stored exponents less `own`."""
-    code = code >> spec["low"]
-    size = code & spec["magnitude"]
-    plain = f.times(f.as_floats(size << spec["mantissa_shift"]), factor)
-    sign = ((code << spec["sign_shift"]) & -(1 << 31)) ^ spec["sign_flip"]
-    relative = f.picked(f.compared("eq", size, 0), NO_BYTE, _raw(f, spec, size) - own)
-    return f.as_integers(plain) ^ sign, relative
+def worth(f: Kernel, spec: dict[str, Value], code: Value) -> Value:
+    """Return floats that are eight codes of a format, times 2^(bias - 127)."""
+    return f.as_floats((code << spec["up"]).sar(spec["down"]) & spec["kept"])

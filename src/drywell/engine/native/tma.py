@@ -1,19 +1,15 @@
 """The tensor copy engine natively: boxes in tile mode, between global and shared memory.
 
-What an instruction needs of a tensor map is a *plan* of words, made when the map is first used and compared
-with the map's bytes at each use. A copy is made row by row as `machine.tma` has it; everything is checked
-before anything moves, and what would be a fault leaves.
+What an instruction needs of a tensor map is its plan (`tma_plan`). A copy is made row by row as `machine.tma`
+has it; everything is checked before anything moves, and what would be a fault leaves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from drywell.base.errors import KernelFault
 from drywell.engine.llvm_memory import CONTEXT
 from drywell.engine.llvm_text import Lanes
 from drywell.engine.native.ir import I1, I8, I32, I64, PTR, Function, Value
@@ -27,117 +23,23 @@ from drywell.engine.native.mbarrier import (
     put,
     row_of,
 )
-from drywell.engine.native.plans import Words, find, miss
+from drywell.engine.native.plans import find, miss
 from drywell.engine.native.state import block_word, row_pointer, row_word
 from drywell.engine.native.table import Emit, Native, Unit, call, form, lane_value
-from drywell.layout.swizzle import SWIZZLE_MODES
+from drywell.engine.native.tma_plan import MAX_RANK, PLAN, field
 from drywell.machine import tma
 from drywell.machine.mbarrier import MAX_COUNT
 from drywell.machine.smem import RESERVED_BYTES
-from drywell.machine.tensor_map import MAP_ALIGN, TensorMap, decode, problems
-from drywell.machine.windows import GLOBAL_BASE, OFFSET_MASK, RANK_SHIFT, from_generic, space_of
+from drywell.machine.windows import GLOBAL_BASE, OFFSET_MASK, RANK_SHIFT
 from drywell.program import operands as ops
 
-if TYPE_CHECKING:
-    from drywell.machine.warp import Warp
-
-_MAP_WORDS = 8
-_MAX_RANK = 5
-_OUTER = range(1, _MAX_RANK)
 _ROW_BYTES = 4096
 """More than any row of a box has: 256 elements of 8 bytes."""
-
-_FIELDS = (
-    "host",
-    *(f"map{k}" for k in range(_MAP_WORDS)),
-    "is_refused",
-    "rank",
-    "bits",
-    "box",
-    "end",
-    "address",
-    "row_bytes",
-    "pitch",
-    "footprint",
-    "num_bytes",
-    "fill",
-    "is_tf32",
-    "shift0",
-    "bits0",
-    "shift1",
-    "bits1",
-    *(f"{name}{k}" for name in ("dim", "stride", "count", "step") for k in range(_MAX_RANK)),
-)
-PLAN = {name: k for k, name in enumerate(_FIELDS)}
-"""The words of a plan: where the map's bytes lie and what they were, whether native code cannot use it; then
-the map. `box` elements of `bits` are a row; `end` is where a store ends in the innermost dimension; the
-swizzle flips the bits `bits0` of an address by those `shift0` above, then `bits1`."""
-
-
-def plan_of(warp: Warp, address: int) -> Words | None:
-    """Return the plan of the map at a generic address; None when none can be read there."""
-    plan = np.zeros(len(PLAN), np.uint64)
-    raw = _map_bytes(warp, address)
-    if raw is None:
-        return None
-    plan[PLAN["host"]] = raw.ctypes.data
-    plan[PLAN["map0"] : PLAN["map0"] + _MAP_WORDS] = raw[: 8 * _MAP_WORDS].view(np.uint64)
-    try:
-        tmap = decode(raw.tobytes())
-    except KernelFault:
-        return None
-    is_plain = _is_plain(tmap)
-    plan[PLAN["is_refused"]] = not is_plain
-    for name, value in (_walk(tmap) if is_plain else {}).items():
-        plan[PLAN[name]] = value
-    return plan
-
-
-def _map_bytes(warp: Warp, address: int) -> Any:
-    """Return the bytes of a map where they lie, None when it is not in memory that native code looks at."""
-    space, inner = space_of(address), from_generic(space_of(address), address)
-    if address % MAP_ALIGN:
-        return None
-    if space == "param" and inner + 128 <= warp.grid.params.nbytes:
-        return warp.grid.params.view(inner, 128)
-    if space == "global" and warp.grid.gmem.holds(address, 128):
-        return warp.grid.gmem.view(address, 128)
-    return None
-
-
-def _is_plain(tmap: TensorMap) -> bool:
-    """Say whether native code can walk a map."""
-    is_walked = tmap.mode == "tile" and tmap.interleave_layout == "none" and tmap.elemtype not in tma.PADDED
-    if not is_walked or tma.unmodelled(tmap) or problems(tmap):
-        return False
-    return SWIZZLE_MODES[tmap.swizzle].atom_bytes >= tma.CHUNK
-
-
-def _walk(tmap: TensorMap) -> dict[str, int]:
-    """Return what a plan says of a map."""
-    box = tma.box_of(tmap)
-    words = {
-        "rank": tmap.rank,
-        "bits": tmap.element.bits,
-        "box": tmap.box_dim[0],
-        "end": tma.written_end(tmap),
-        "address": tmap.global_address,
-        "row_bytes": box.row_bytes,
-        "pitch": box.pitch,
-        "footprint": box.footprint,
-        "num_bytes": box.num_bytes,
-        "fill": 0x7FF7_7FF7_7FF7_7FF7 if tmap.fill_mode == "nan" else 0,
-        "is_tf32": int(tmap.elemtype.startswith("tf32")),
-    }
-    for k, term in enumerate(SWIZZLE_MODES[tmap.swizzle].terms):
-        words |= {f"shift{k}": term.shift, f"bits{k}": ((1 << term.num_bits) - 1) << term.base}
-    for k in range(_MAX_RANK):
-        is_there = k < tmap.rank
-        words[f"dim{k}"] = tmap.global_dim[k] if is_there else 1
-        words[f"stride{k}"] = tmap.global_stride[k - 1] if is_there and k else 0
-        words[f"count{k}"] = box.counts[k - 1] if is_there and k else 1
-        words[f"step{k}"] = tmap.element_stride[k] if is_there and k else 1
-    return words
+_SIMPLE = 128
+"""Bytes of the rows that most boxes have."""
+_AHEAD, _LINE = 16, 64
+"""How many rows ahead the processor is told of one; bytes that it fetches at a time."""
+_OUTER = range(1, MAX_RANK)
 
 
 # -------------------------------------------------------------------- the walk
@@ -157,11 +59,6 @@ class Inside:
     lows: Sequence[Value]
     highs: Sequence[Value]
     strides: Sequence[Value]
-
-
-def field(f: Function, plan: Value, name: str) -> Value:
-    """Read a word of a plan."""
-    return f.load(I64, plan, PLAN[name])
 
 
 def plan_at(f: Function, block: Value, address: Value, rank: Value) -> Value:
@@ -242,13 +139,14 @@ class _Walk:
     skip: Value
     length: Value
     is_plain: Value
+    is_level: Value
     swizzle: tuple[tuple[Value, Value], ...]
 
     def swizzled(self, at: Value) -> Value:
-        """Return where in shared memory a window offset is."""
+        """Return where a window offset is in shared memory, from its beginning."""
         for shift, bits in self.swizzle:
             at = at ^ (at >> shift & bits)
-        return self.f.at(self.shared, at)
+        return at
 
 
 def _walk_function(is_store: bool) -> Function:
@@ -261,7 +159,7 @@ def _walk_function(is_store: bool) -> Function:
     swizzle = tuple((field(f, plan, f"shift{k}"), field(f, plan, f"bits{k}")) for k in range(2))
     is_plain = field(f, plan, "is_tf32").is_("eq", 0)
     spare, held = (f.slot(f"[{_ROW_BYTES} x i8]") for _ in range(2))
-    given = (f["skip"], f["length"], is_plain, swizzle)
+    given = (f["skip"], f["length"], is_plain, field(f, plan, "is_level").is_("ne", 0), swizzle)
     walk = _Walk(f, f["shared"], spare, held, field(f, plan, "row_bytes"), *given)
     if not is_store:
         fill = field(f, plan, "fill")
@@ -270,12 +168,21 @@ def _walk_function(is_store: bool) -> Function:
     bounds = [[f.load(I64, f["bounds"], 3 * (k - 1) + n) for n in range(3)] for k in _OUTER]
     pitch, place, is_inside = field(f, plan, "pitch"), f.variable(I64), f.variable(I1)
     fourth, third, second, first = (field(f, plan, f"count{k}") for k in (4, 3, 2, 1))
+    with f.when(_is_simple(walk, bounds, (first, second, third, fourth))):
+        with f.loop(fourth) as i4, f.loop(third) as i3, f.loop(second) as i2:
+            outer = sum((i * bound[2] for i, bound in zip((i2, i3, i4), bounds[1:], strict=True)), f["host"])
+            _simple_rows(walk, is_store, (outer, bounds[0][2]), (at.value, pitch), first)
+            at.add(first * pitch)
+        f.give()
+    ahead = bounds[0][2] * _AHEAD
     with f.loop(fourth) as i4, f.loop(third) as i3, f.loop(second) as i2, f.loop(first) as i1:
         place.set(f["host"])
         is_inside.set(f["has_any"])
         for (low, high, stride), i in zip(bounds, (i1, i2, i3, i4), strict=True):
             place.add((i - low) * stride)
             is_inside.set(is_inside.value & i.is_("uge", low) & i.is_("ult", high))
+        if not is_store:
+            _fetch(f, (place.value + ahead).as_pointer(), walk.row_bytes)
         move = _store_row if is_store else _load_row
         move(walk, place.value.as_pointer(), is_inside.value, at.value)
         at.add(pitch)
@@ -284,6 +191,42 @@ def _walk_function(is_store: bool) -> Function:
 
 
 _WALK = {True: "drywell.native.tma.put", False: "drywell.native.tma.get"}
+
+
+def _is_simple(walk: _Walk, bounds: Sequence[Sequence[Value]], counts: Sequence[Value]) -> Value:
+    """Return whether a whole box of `_SIMPLE` bytes a row is to be moved as it is."""
+    f = walk.f
+    found = f["has_any"] & walk.is_level & walk.is_plain & walk.row_bytes.is_("eq", _SIMPLE)
+    found = found & walk.length.is_("eq", _SIMPLE)
+    for (low, high, _), count in zip(bounds, counts, strict=True):
+        found = found & low.is_("eq", 0) & high.is_("eq", count)
+    return found
+
+
+def _simple_rows(
+    walk: _Walk, is_store: bool, outside: tuple[Value, Value], inside: tuple[Value, Value], count: Value
+) -> None:
+    """Move rows of `_SIMPLE` bytes; of each memory where they begin, and how far from one to the next."""
+    f = walk.f
+    (first, stride), (start, pitch) = outside, inside
+    with f.loop(count) as i:
+        row, at = (first + i * stride).as_pointer(), start + i * pitch
+        flipped = walk.swizzled(at) ^ at
+        chunks = [f.at(row, 16 * k) for k in range(_SIMPLE // 16)]
+        places = [f.at(walk.shared, (at + 16 * k) ^ flipped) for k in range(_SIMPLE // 16)]
+        if not is_store:
+            _fetch(f, f.at(row, stride * _AHEAD), walk.row_bytes)
+        sources, targets = (places, chunks) if is_store else (chunks, places)
+        found = [f.load("<16 x i8>", place, align=1) for place in sources]
+        for chunk, place in zip(found, targets, strict=True):
+            f.store(chunk, place, align=1)
+
+
+def _fetch(f: Function, row: Value, size: Value) -> None:
+    """Let the first bytes of a row come near, which will be read: rows lie far apart."""
+    for at in (f.of(I64, 0), (size - 1).smin(_LINE), (size - 1).smin(2 * _LINE)):
+        kind = (f.of(I32, 0), f.of(I32, 3), f.of(I32, 1))  # to be read, into every cache, data
+        f.intrinsic("prefetch.p0", "void", f.at(row, at), *kind)
 
 
 def _store_row(walk: _Walk, row: Value, is_inside: Value, at: Value) -> None:
@@ -311,10 +254,18 @@ def _load_row(walk: _Walk, row: Value, is_inside: Value, at: Value) -> None:
 def _chunks(walk: _Walk, row: Value, at: Value, is_into_shared: bool) -> None:
     """Copy a row chunk by chunk, swizzled in shared memory."""
     f = walk.f
-    with f.loop(walk.row_bytes >> 4) as k:
-        plain, swizzled = f.at(row, k << 4), walk.swizzled(at + (k << 4))
-        target, source = (swizzled, plain) if is_into_shared else (plain, swizzled)
+
+    def move(k: Value, swizzled: Value) -> None:
+        plain, inside = f.at(row, k << 4), f.at(walk.shared, swizzled)
+        target, source = (inside, plain) if is_into_shared else (plain, inside)
         f.store(f.load("<16 x i8>", source, align=1), target, align=1)
+
+    with f.when(walk.is_level):
+        flipped = walk.swizzled(at) ^ at
+        with f.loop(walk.row_bytes >> 4) as k:
+            move(k, (at + (k << 4)) ^ flipped)
+    with f.when(walk.is_level ^ 1), f.loop(walk.row_bytes >> 4) as k:
+        move(k, walk.swizzled(at + (k << 4)))
 
 
 def _round_to_tf32(f: Function, words: Value, count: Value) -> None:
@@ -385,7 +336,7 @@ def complete(f: Function, place: Place, size: Value) -> None:
 
 
 _LOAD, _STORE = "drywell.native.tma.load", "drywell.native.tma.store"
-_COORDS = {f"c{k}": I32 for k in range(_MAX_RANK)}
+_COORDS = {f"c{k}": I32 for k in range(MAX_RANK)}
 
 
 def _coords(f: Function) -> list[Value]:
@@ -461,7 +412,7 @@ def _where(unit: Unit, operand: Any, op: Any) -> list[tuple[str, str]]:
     pointer, coords = unit.read(operand, op)
     parts = coords if isinstance(coords, tuple) else (coords,)
     numbers = [lane_value(unit, c, 32) for c in parts]
-    numbers += [(I32, "0")] * (_MAX_RANK - len(parts))
+    numbers += [(I32, "0")] * (MAX_RANK - len(parts))
     return [lane_value(unit, pointer, 64), (I64, str(len(parts))), *numbers]
 
 

@@ -42,18 +42,6 @@ def _met(unit: Unit, instruction: ops.Bound, membermask: Lanes) -> str:
     return w.let(f"icmp eq i32 {wrong}, 0")
 
 
-# -------------------------------------------------------------------- meetings without values
-
-
-@form("bar_warp_sync")
-def _bar_warp_sync(instruction: ops.Bound) -> Emit:
-    return _emit_sync
-
-
-def _emit_sync(unit: Unit, instruction: ops.Bound) -> Native:
-    return Native(_met(unit, instruction, *_sources(unit, instruction)))
-
-
 @form("elect_sync")
 def _elect(instruction: ops.Bound) -> Emit:
     return _emit_elect

@@ -1,5 +1,4 @@
-"""Who the checker follows: the lanes of warps, asynchronous operations, and what two of them disagree on.
-"""
+"""Who the checker follows: the lanes of warps, asynchronous operations, and what two of them disagree on."""
 
 from __future__ import annotations
 

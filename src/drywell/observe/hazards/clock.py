@@ -95,8 +95,7 @@ class Clock:
         )
 
     def only_control(self) -> Clock:
-        """Return what an edge without release and acquire carries: control, and what tcgen05 fences sent.
-        """
+        """Return what an edge without release and acquire carries: control, and what tcgen05 fences sent."""
         return Clock(self.before, joined(self.control, self.seen), NOTHING, NOTHING, NOTHING, self.before)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from drywell.base.events import Event, Issued, TmemAllocated
 from drywell.layout.accumulator import LAYOUTS
 from drywell.layout.arrays import IntArray
-from drywell.layout.named import TileLayout, evaluate, replica_steps
+from drywell.layout.named import TileLayout
+from drywell.layout.places import elements_at
 from drywell.layout.tmem import NUM_COLS, NUM_LANES, decode
 from drywell.observe.hazards.report import Findings
 
@@ -30,16 +31,8 @@ class Declared:
 
     @cached_property
     def elements(self) -> IntArray:
-        """Which element (its number in row-major order) lies in each cell, [lanes, columns]; -1 for none.
-        """
-        places, steps = evaluate(self.layout), replica_steps(self.layout)
-        count = self.layout.size
-        lane, col = (places.get(axis, np.zeros(count, np.int64)).reshape(-1) for axis in ("TLane", "TCol"))
-        out = np.full((NUM_LANES, NUM_COLS), -1, np.int64)
-        copies = len(next(iter(steps.values())))
-        for k in range(copies):
-            more = [int(steps[axis][k]) if axis in steps else 0 for axis in ("TLane", "TCol")]
-            out[lane + more[0], col + more[1]] = np.arange(count)
+        """Which element (its number in row-major order) lies in each cell, [lanes, columns]; -1 for none."""
+        out = elements_at(self.layout, {"TLane": NUM_LANES, "TCol": NUM_COLS})
         return out[:, : int(np.flatnonzero((out >= 0).any(0)).max()) + 1]
 
     @property

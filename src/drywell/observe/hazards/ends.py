@@ -95,8 +95,7 @@ class Ends:
         return Question(record, cta, warp, dict(self._seen.get((cta, warp), {})))
 
     def answer(self, question: Question) -> str:
-        """Say how the end of the operation could be seen and how far that had got; '' for nothing to say.
-        """
+        """Say how the end of the operation could be seen and how far that had got; '' for nothing to say."""
         record = question.record
         number, line = record.agent.operation, record.span.line
         if record.role in _PIPE:

@@ -76,8 +76,7 @@ class LayoutRules:
     def _misread(self, earlier: Record, later: Record, element: str, how: str, hint: str) -> None:
         self.findings.report(
             "TMEM-DTYPE-VIEW",
-            f"{party(later)} {how} what {party(earlier, with_line=True)} left, one {element} in each"
-            " cell",
+            f"{party(later)} {how} what {party(earlier, with_line=True)} left, one {element} in each cell",
             later.span,
             cta=later.agent.cta,
             warp=later.agent.warp,

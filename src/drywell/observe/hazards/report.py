@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, Unpack
 
@@ -131,7 +131,7 @@ class Findings:
         self.questions.clear()
         leading = self._leading()
         found = [replace(f, cause=self._cause(key, leading)) for key, f in self.found.items()]
-        return tuple(sorted(found, key=_turn))
+        return in_turn(found)
 
     def _leading(self) -> dict[Span, Finding]:
         """Return for each operation the finding that leads those about it: of what is worst the first."""
@@ -149,6 +149,11 @@ class Findings:
         above = (f for f in leaders if _DEPTHS.get(f.rule, 0) < _DEPTHS.get(finding.rule, 0))
         leader = next(above, None)
         return None if leader is None else Cause(leader.rule, leader.span)
+
+
+def in_turn(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings errors first, causes before their effects, else in their order."""
+    return tuple(sorted(findings, key=_turn))
 
 
 def _rank(finding: Finding) -> tuple[int, int]:

@@ -117,8 +117,7 @@ class TensorMemoryRules:
                 say(edits=self._first_step(record))
 
     def _first_step(self, record: Record) -> tuple[Edit, ...]:
-        """Return the edit that makes an mma the first of its accumulator, if no thread executes it twice.
-        """
+        """Return the edit that makes an mma the first of its accumulator, if no thread executes it twice."""
         if record.role != "mma" or record.is_write or self._steps[record.agent.cta, record.span] > 1:
             return ()
         return (Edit("operand", record.span, "0"),)

@@ -37,17 +37,19 @@ def state_of(outcome: Any) -> State:
 
 
 def _left_by(run: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> State:
-    outcomes, original = [], host.run
+    """Return the state at the end of the run: a launch lets go of the machine afterwards."""
+    states, original = [], host.run
 
     def keeping(*args: Any, **kwargs: Any) -> Any:
-        outcomes.append(original(*args, **kwargs))
-        return outcomes[-1]
+        outcome = original(*args, **kwargs)
+        states.append(state_of(outcome))
+        return outcome
 
     with monkeypatch.context() as patch:
         patch.setattr(host, "run", keeping)
         with suppress(DrywellError):
             run()
-    return state_of(outcomes[-1])
+    return states[-1]
 
 
 def agree(run: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Counter[str], Counter[str]]:

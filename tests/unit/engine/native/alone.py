@@ -20,13 +20,16 @@ from drywell.engine.llvm_memory import CONTEXT
 from drywell.engine.llvm_text import Lanes, Module, Writer, constant, vector
 from drywell.engine.native import runtime
 from drywell.engine.native.learn import Tables
-from drywell.engine.native.state import Machine
+from drywell.engine.native.state import Blocks, Machine
 from drywell.engine.native.table import NativeForm, native_form
 from drywell.engine.object_cache import load_or_compile
 from drywell.isa.declare import Op
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.windows import CALL_PARAMS, RANK_SHIFT
 from drywell.program import operands as ops
+
+_ENDS = ("exit", "ret")
+"""What has a form only where turns are native: lanes end between two instructions."""
 
 
 @dataclass
@@ -157,7 +160,7 @@ class Native:
 
     def step(self, compiler: Any, instruction: ops.Bound, inner: Any) -> Any:
         form = native_form(instruction)
-        if form is None:
+        if form is None or instruction.declaration.name in _ENDS:
             return inner
         code = load_or_compile(OneInstruction(compiler).text(instruction, form), ("one",))
         self._kept.append(code)
@@ -188,7 +191,7 @@ class Native:
             tables = self._tables.get(id(w.grid))
             if tables is None or tables.grid is not w.grid:
                 tables = self._tables[id(w.grid)] = Tables(w.grid)
-            common, machine = GridContext(w.grid), Machine(w, tables)
+            common, machine = GridContext(w.grid), Blocks(w.cta, tables).machines[w.index]
             self._kept.append(common)
             context = common.words.copy()
             context[CONTEXT["machine"]] = machine.address

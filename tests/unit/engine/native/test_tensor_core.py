@@ -120,6 +120,33 @@ def test_without_zeros_nothing_is_left(multiplier: Multiplier, kind: str, a: str
         assert holds(multiplier, Case(descriptor(kind, a, b), Terms(x, y, old)))
 
 
+@pytest.mark.parametrize(("kind", "fmt"), [("f16", "bf16"), ("tf32", "tf32")])
+@pytest.mark.parametrize("field", [0, 1, 20, 42, 60, 90])
+def test_a_number_far_below_its_row_is_not_left(
+    multiplier: Multiplier, kind: str, fmt: str, field: int
+) -> None:
+    """`field` is the exponent of a number in a row of A, of one in a column of B at another k, and of both
+    at one k; the others are near 1.
+    """
+    rng, K, f = np.random.default_rng(field), K_OF[kind], FORMATS[fmt]
+    x, y = (numbers(rng, fmt, (rows, K), 3) for rows in (M, N))
+    shift = f.mantissa_bits + f.pad_bits
+    for codes in (x, y):
+        codes[codes & f.dtype(f.magnitude_mask) == 0] = f.dtype(127 << shift)
+    small = f.dtype(field << shift | 5 << f.pad_bits)
+    x[9, 2] = y[12, 5] = x[17, 3] = y[3, 3] = small
+    for old in (None, old_f32(rng, 12, odd=0), old_f32(rng, 4, -40, odd=0)):
+        assert holds(multiplier, Case(descriptor(kind, fmt, fmt), Terms(x, y, old)))
+
+
+def test_an_element_without_a_near_product_is_left(multiplier: Multiplier) -> None:
+    rng, one = np.random.default_rng(8), np.uint16(127 << 7)
+    x, y = (numbers(rng, "bf16", (rows, 16), 3) | np.uint16(one & 0x3F00) for rows in (M, N))
+    x[5], y[7] = np.uint16(9 << 7), np.uint16(9 << 7)
+    x[5, 0], y[7, 1] = one, one
+    assert multiplier.product(descriptor("f16", "bf16", "bf16"), Terms(x, y, None), 0, DEFAULT) is None
+
+
 @pytest.mark.parametrize("fmt", ["f16", "bf16", "tf32", *SMALL])
 def test_sums_that_cancel_keep_their_last_bits(multiplier: Multiplier, fmt: str) -> None:
     rng = np.random.default_rng(11)

@@ -1,0 +1,43 @@
+"""What the clock tells of a timed run: who did what from when to when. Times are SM cycles from launch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from drywell.base.record import record
+from drywell.base.span import NOWHERE, Span
+
+Doing = Literal["run", "stall", "busy"]
+"""A warp executes (`run`) or waits (`stall`); a unit works (`busy`)."""
+
+
+@record
+class Interval:
+    """One stretch of time, `begin` to `end` in SM cycles, of a warp or of a unit of an SM.
+
+    `unit` is warp, tensor, tma, tmem_read or tmem_write. A run has issued `count` warp instructions. A
+    stall's `reason` says what was waited for, `kind` in one word (mbarrier, named_barrier, operations, ...).
+    Of asynchronous work `what` says it in words, `issued` is when it was issued and `done` when it took
+    effect. `cause` is what ended a stall: the work that was done, or the (cta, warp) that arrived.
+    """
+
+    doing: Doing
+    unit: str
+    begin: float
+    end: float
+    sm: int
+    cta: int
+    warp: int
+    what: str = ""
+    kind: str = ""
+    reason: str = ""
+    span: Span = NOWHERE
+    count: int = 0
+    issued: float = 0.0
+    done: float = 0.0
+    cause: Interval | tuple[int, int] | None = None
+
+    @property
+    def cycles(self) -> float:
+        """Return how long it is, in cycles."""
+        return self.end - self.begin

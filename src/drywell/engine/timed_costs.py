@@ -1,0 +1,169 @@
+"""What a warp instruction costs: which pipe it takes for how long, and when its result can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drywell.arch.timing import Timing
+from drywell.base.record import record
+from drywell.engine.timed_units import SUB_PARTITIONS
+from drywell.machine.lanes import LANES
+from drywell.machine.windows import OFFSET_MASK
+from drywell.program import operands as ops
+from drywell.program.link import Executable
+
+NUM_BANKS, BANK_BYTES = 32, 4
+"""SPEC: shared memory has 32 banks of 4 bytes. Source: CUDA C++ Programming Guide, shared memory."""
+
+Address = Callable[[Any], NDArray[Any]]
+
+
+@record
+class Cost:
+    """What an instruction costs, in cycles: `pipe` of its sub-partition (none: '') is taken for `cycles`; its
+    result can be read `latency` after the issue; the warp goes on after `blocks`. `address` gives the bytes
+    it touches in shared memory, `size` at each, when it does. `may_release` says that others may wait for it,
+    `settles` that what stands before it is over before it is issued.
+    """
+
+    pipe: str = ""
+    cycles: float = 0.0
+    latency: float = 1.0
+    blocks: float = 1.0
+    address: Address | None = None
+    size: int = 4
+    may_release: bool = False
+    settles: bool = False
+
+
+END = Cost(may_release=True)
+"""The end of a function."""
+
+
+class Costs:
+    """The costs of the places of an executable, each found when it is first asked for."""
+
+    def __init__(self, executable: Executable, t: Timing) -> None:
+        self.t = t
+        self._places: list[tuple[Any, int] | None] = []
+        self._found: dict[int, Cost] = {}
+        for linked in executable.functions:
+            self._places += [
+                None if isinstance(bound, ops.Unknown) else (bound, linked.register_base)
+                for bound in linked.function.code
+            ]
+            self._places.append(None)
+
+    def of(self, pc: int) -> Cost:
+        """Return the cost of the instruction at a place."""
+        found = self._found.get(pc)
+        if found is None:
+            place = self._places[pc]
+            found = self._found[pc] = END if place is None else self._cost(*place)
+        return found
+
+    def _cost(self, bound: Any, register_base: int) -> Cost:
+        t, declaration = self.t, bound.declaration
+        lanes = {
+            "fma": t.fma_lanes_per_cycle, "alu": t.alu_lanes_per_cycle, "mufu": t.mufu_lanes_per_cycle,
+            "warp": t.shuffle_lanes_per_cycle, "matrix": t.shuffle_lanes_per_cycle,
+        }  # fmt: skip
+        unit = declaration.unit
+        latency = {"mufu": t.mufu_latency_cycles, "warp": t.smem_load_cycles, "matrix": t.smem_load_cycles}
+        if unit in lanes:
+            cycles = LANES * SUB_PARTITIONS / lanes[unit]
+            releases = unit == "warp"
+            return Cost(unit, cycles, latency.get(unit, t.alu_latency_cycles), may_release=releases)
+        if unit in ("mem", "smem"):
+            return self._memory(bound, register_base)
+        opcode = declaration.opcode
+        blocks = {
+            "fence": t.fence_cycles,
+            "tmem": t.tmem_alloc_cycles if opcode.startswith("tcgen05.alloc") else 1.0,
+            "barrier": _barrier_cycles(t, opcode),
+        }.get(unit, 1.0)
+        result = t.mbarrier_test_cycles if declaration.waits else t.mbarrier_arrive_cycles
+        settles = unit in ("fence", "barrier", "mbarrier", "sync")
+        latency_cycles = result if unit == "mbarrier" else blocks
+        return Cost(latency=latency_cycles, blocks=blocks, may_release=True, settles=settles)
+
+    def _memory(self, bound: Any, register_base: int) -> Cost:
+        """Return the cost of a load, store or atomic: by its space, as far as the text says it."""
+        t = self.t
+        space = str(bound.mods["space"] or "") if "space" in bound.mods else ""
+        if space.startswith(("param", "const")):
+            return Cost("alu", 1.0, t.alu_latency_cycles)
+        address = _address(bound, register_base)
+        size = _bytes_of(bound)
+        if space.startswith("shared"):
+            return Cost("smem", 0.0, t.smem_load_cycles, 1.0, address, size)
+        latency = t.smem_load_cycles if space == "local" else t.gmem_load_cycles
+        return Cost("lsu", size * LANES / t.smem_bytes_per_cycle, latency, 1.0, None, size)
+
+
+def _barrier_cycles(t: Timing, opcode: str) -> float:
+    """Return how long a barrier takes whoever comes last; to arrive alone takes an issue."""
+    if "arrive" in opcode or "warp" in opcode:
+        return 1.0
+    return t.cluster_barrier_cycles if "cluster" in opcode else t.named_barrier_cycles
+
+
+def _bytes_of(bound: Any) -> int:
+    """Return the bytes that a lane moves, by the modifiers of an instruction."""
+    words = [str(bound.mods[name]) for name in ("type", "vec") if bound.mods.get(name)]
+    digits = "".join(ch for ch in (words[0] if words else "b32") if ch.isdigit()) or "32"
+    count = int(words[1][1:]) if len(words) > 1 else 1
+    return max(int(digits) // 8, 1) * count
+
+
+def _address(bound: Any, register_base: int) -> Address | None:
+    """Return how to find the addresses of an instruction in the registers of a warp; None when a symbol
+    gives it, which is one address for all lanes.
+    """
+    for operand in bound.sources:
+        if isinstance(operand, ops.Memory) and isinstance(operand.base, ops.Register):
+            index, offset = operand.base.index + register_base, operand.offset
+            return lambda w: w.values[index] + np.asarray(offset).astype(w.values[index].dtype)
+    return None
+
+
+_SHAPES: dict[bytes, int] = {}
+MOST_SHAPES = 1 << 14
+
+
+def wavefronts(addresses: NDArray[Any], size: int) -> int:
+    """Return how many cycles the banks need for an access of `size` bytes by each of the lanes at
+    `addresses`: lanes of one word share it, words of one bank follow each other.
+
+    >>> import numpy as np
+    >>> lanes = np.arange(32)
+    >>> [wavefronts(lanes * step, 4) for step in (4, 8, 128, 0)], wavefronts(lanes * 16, 16)
+    ([1, 2, 32, 1], 4)
+    """
+    if not len(addresses):
+        return 0
+    places = (np.asarray(addresses).astype(np.int64) & OFFSET_MASK) // BANK_BYTES
+    shape = (places - (places[0] - places[0] % NUM_BANKS)).astype(np.int32)
+    key = shape.tobytes() + bytes([min(size, 255)])
+    found = _SHAPES.get(key)
+    if found is None:
+        if len(_SHAPES) >= MOST_SHAPES:
+            _SHAPES.clear()
+        found = _SHAPES[key] = _conflicts(shape, max(size // BANK_BYTES, 1))
+    return found
+
+
+def _conflicts(words: NDArray[np.int32], num_words: int) -> int:
+    """Count the cycles for lanes that touch `num_words` words from `words` on, as many lanes at a time as
+    fill the banks.
+    """
+    at_once = max(NUM_BANKS // num_words, 1)
+    total = 0
+    for first in range(0, len(words), at_once):
+        touched = np.unique(words[first : first + at_once, None] + np.arange(num_words))
+        total += int(np.bincount(touched % NUM_BANKS, minlength=NUM_BANKS).max())
+    return total

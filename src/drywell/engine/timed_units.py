@@ -1,0 +1,205 @@
+"""The units of an SM as queues in time, and when asynchronous work takes effect. Times are SM cycles.
+
+Every duration is a number of `arch.timing`, which has its source; docs/design/clock.md says what is modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drywell.arch.tensor_pipe import Operands, mma_interval_cycles, mma_latency_cycles
+from drywell.arch.timing import Timing
+from drywell.base.errors import DrywellError
+from drywell.base.record import record
+from drywell.machine.queue import AsyncOp
+
+SUB_PARTITIONS = 4
+"""SPEC: an SM has four sub-partitions, warp w belongs to w mod 4. Source: CUDA C++ Programming Guide."""
+
+LANE_BYTES = 4 * 32
+"""The bytes of one 32-bit register of a warp."""
+
+_COLUMN_BYTES = 4 * 128
+"""The bytes of a column of Tensor Memory."""
+
+ROW_BYTES, NARROW_ROW_BYTES = 128, 16
+"""The longest row that the copy engine moves in one request, and what counts as a short one."""
+
+MEASURED_ISSUES = 2
+"""Cycles within the measured latency of an mma that instructions take here by themselves: between the
+readings of the clock stand the mma and, behind the wait, a branch.
+"""
+
+
+class Port:
+    """A resource that serves one after the other: `free` is when it is next, `busy` its cycles so far."""
+
+    __slots__ = ("busy", "free")
+
+    def __init__(self) -> None:
+        self.free = 0.0
+        self.busy = 0.0
+
+    def take(self, now: float, cycles: float) -> float:
+        """Occupy it for some cycles, from `now` or when it is free; return when that begins."""
+        begin = max(now, self.free)
+        self.free = begin + cycles
+        self.busy += cycles
+        return begin
+
+
+class SmUnits:
+    """The ports of one SM; lists have one for each sub-partition. `landed` is when the newest work of the
+    tensor pipe takes effect, `has_loaded` says whether a tensor copy has come here.
+    """
+
+    def __init__(self) -> None:
+        self.issue = [Port() for _ in range(SUB_PARTITIONS)]
+        self.pipes: dict[str, list[Port]] = {}
+        self.smem = Port()
+        self.tensor = Port()
+        self.tma = Port()
+        self.tmem_read = [Port() for _ in range(SUB_PARTITIONS)]
+        self.tmem_write = [Port() for _ in range(SUB_PARTITIONS)]
+        self.landed = 0.0
+        self.has_loaded = False
+
+    def pipe(self, name: str, sub: int) -> Port:
+        """Return the execution pipe of a sub-partition."""
+        if name not in self.pipes:
+            self.pipes[name] = [Port() for _ in range(SUB_PARTITIONS)]
+        return self.pipes[name][sub]
+
+
+@record
+class Flight:
+    """One asynchronous operation: on `unit` from `begin` to `end`, its stages perform at `moments`."""
+
+    unit: str
+    begin: float
+    end: float
+    moments: tuple[float, ...]
+
+
+class Units:
+    """All SMs and what they share: L2 and DRAM. `ghz` is the SM clock."""
+
+    def __init__(self, t: Timing, ghz: float) -> None:
+        self.t = t
+        self.ghz = ghz
+        self.l2 = Port()
+        self.dram = Port()
+        self._sms: dict[int, SmUnits] = {}
+        self._touched: set[Any] = set()
+
+    def sm(self, index: int) -> SmUnits:
+        """Return the units of an SM."""
+        found = self._sms.get(index)
+        if found is None:
+            found = self._sms[index] = SmUnits()
+        return found
+
+    def fly(self, op: AsyncOp, now: float) -> Flight:
+        """Put an operation that is issued at `now` on its unit."""
+        match op.unit:
+            case "tensor":
+                return self._tensor(op, now)
+            case "tmem_ld" | "tmem_st":
+                return self._tensor_memory(op, now)
+            case "tma" | "bulk":
+                return self._copy(op, now)
+        done = now + self.t.gmem_load_cycles
+        return Flight(op.unit, now, now, (done,) * len(op.stages))
+
+    # ---------------------------------------------------------------- the tensor pipe
+    def _tensor(self, op: AsyncOp, now: float) -> Flight:
+        work, here = op.work, self.sm(op.warp.sm.index)
+        if work.role == "commit":
+            done = (max(here.landed, now) if op.queue else now) + self.t.commit_cycles
+            return Flight("commit", now, now, (done,) * len(op.stages))
+        if work.role == "mma":
+            cycles, latency = self._product(op)
+        else:
+            cycles = len(op.columns) * _COLUMN_BYTES / self.t.scale_copy_bytes_per_cycle
+            latency = cycles
+        begin = max(unit.tensor.free for unit in self._members(op))
+        begin = max(begin, now)
+        for unit in self._members(op):
+            unit.tensor.take(begin, cycles)
+        here.landed = max(here.landed, begin + latency)
+        return Flight("tensor", begin, begin + cycles, (here.landed,) * len(op.stages))
+
+    def _product(self, op: AsyncOp) -> tuple[float, float]:
+        """Return the cycles that an mma has the pipe, and those until its result stands.
+
+        The measured latency covers commit, wake-up and the instructions around it, which have their own
+        time here.
+        """
+        t, work = self.t, op.work
+        M, N, _ = work.shape
+        operands: Operands = "TS" if any(name == "A" for name, _, _ in work.operands) else "SS"
+        interval = mma_interval_cycles(t, M, N, work.cta_group, operands)
+        whole = mma_latency_cycles(t, M, N, work.cta_group, operands, work.kind.startswith("mx"))
+        return interval, whole - t.commit_cycles - t.wake_cycles - MEASURED_ISSUES
+
+    def _members(self, op: AsyncOp) -> Sequence[SmUnits]:
+        """Return the units of the SMs that a tcgen05 operation keeps busy."""
+        cta = op.warp.cta
+        ctas = (cta,) if op.work.cta_group == 1 or cta.peer is None else (cta, cta.peer)
+        return [self.sm(member.sm.index) for member in ctas]
+
+    # ---------------------------------------------------------------- Tensor Memory
+    def _tensor_memory(self, op: AsyncOp, now: float) -> Flight:
+        t, here, sub = self.t, self.sm(op.warp.sm.index), op.warp.index % SUB_PARTITIONS
+        registers = op.work.registers
+        if op.unit == "tmem_ld":
+            cycles = registers * LANE_BYTES / t.tmem_read_bytes_per_cycle_per_warp
+            begin = here.tmem_read[sub].take(now, cycles)
+            return Flight("tmem_read", begin, begin + cycles, (begin + cycles + t.tmem_load_wait_cycles,))
+        cycles = registers * t.tmem_store_col_cycles
+        begin = here.tmem_write[sub].take(now, cycles)
+        return Flight("tmem_write", begin, begin + cycles, (begin + cycles + t.tmem_store_cycles,))
+
+    # ---------------------------------------------------------------- copies
+    def _copy(self, op: AsyncOp, now: float) -> Flight:
+        """Put a copy on the copy engine of its SM, then on L2 and, for what nobody has touched, on DRAM."""
+        t, here = self.t, self.sm(op.warp.sm.index)
+        rows, row_bytes, key = traffic_of(op)
+        row_cycles = t.tma_narrow_row_cycles if row_bytes <= NARROW_ROW_BYTES else t.tma_row_cycles
+        requests = rows * -(-row_bytes // ROW_BYTES)
+        cycles = max(requests * row_cycles, t.tma_issue_cycles)
+        begin = here.tma.take(now, cycles)
+        num_bytes = rows * row_bytes
+        through = self.l2.take(begin, num_bytes / (t.l2_tb_per_s * 1000 / self.ghz))
+        end = max(begin + cycles, through)
+        if op.work.role in ("store", "reduce"):
+            moments = (end,) * (len(op.stages) - 1) + (end + t.store_drain_cycles,)
+            return Flight("tma", begin, begin + cycles, moments)
+        wait_ns = t.tma_latency_ns
+        if key is not None and key not in self._touched:
+            self._touched.add(key)
+            through = self.dram.take(begin, num_bytes / (t.dram_tb_per_s * 1000 / self.ghz))
+            end = max(end, through)
+            wait_ns += t.dram_extra_latency_ns
+        if not here.has_loaded:
+            here.has_loaded = True
+            wait_ns += t.first_load_ns
+        return Flight("tma", begin, begin + cycles, (end + wait_ns * self.ghz,) * len(op.stages))
+
+
+def traffic_of(op: AsyncOp) -> tuple[int, int, Any]:
+    """Return rows and bytes a row of a copy, and what names the data that it loads (None: nobody asks).
+
+    One that will fault counts as one row: the fault comes when it performs.
+    """
+    if op.traffic is None:
+        return 1, ROW_BYTES, None
+    grid = op.warp.grid
+    observers, grid.observers = grid.observers, []
+    try:
+        return op.traffic()
+    except DrywellError:
+        return 1, ROW_BYTES, None
+    finally:
+        grid.observers = observers

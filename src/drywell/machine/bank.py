@@ -1,0 +1,46 @@
+"""What a CTA hands down to the CTA that comes after it: clearing its arrays costs less than making others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drywell.machine.barrier import NamedBarriers
+from drywell.machine.lanes import LANES, Bytes, Mask
+from drywell.machine.smem import SharedMemory
+from drywell.machine.tmem import TmemHolding
+
+if TYPE_CHECKING:
+    from drywell.machine.grid import Cta
+
+
+class Bank:
+    """Registers and carry bits per warp, shared memory, named barriers, what is held of Tensor Memory; `pool`
+    is how many registers are free for setmaxnreg, and how many each thread of each warp has (0: not known).
+    `row` and `contexts` are for what knows where these lie.
+    """
+
+    __slots__ = ("barriers", "carry", "contexts", "pool", "registers", "row", "smem", "tmem")
+
+    def __init__(self, cta: Cta) -> None:
+        kernel, num_warps = cta.grid.kernel, cta.grid.num_warps
+        self.registers: Bytes = np.zeros((num_warps, kernel.registers.nbytes), np.uint8)
+        self.carry: Mask = np.zeros((num_warps, LANES), np.bool_)
+        self.smem = SharedMemory(cta, kernel.smem_bytes, kernel.symbols)
+        self.barriers = NamedBarriers(cta)
+        self.tmem = TmemHolding()
+        self.pool = np.zeros(1 + num_warps, np.int64)
+        self.pool[1:] = kernel.max_registers or 0
+        self.row: Any = None
+        self.contexts: Any = None
+
+    def renew(self, cta: Cta) -> None:
+        """Make it as a new one is, for another CTA."""
+        self.registers.fill(0)
+        self.carry.fill(0)
+        self.smem.renew(cta)
+        self.barriers.renew(cta)
+        self.tmem.renew()
+        self.pool[0] = 0
+        self.pool[1:] = cta.grid.kernel.max_registers or 0

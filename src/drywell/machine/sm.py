@@ -1,0 +1,53 @@
+"""A streaming multiprocessor: what CTAs that are resident on it share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drywell.machine.lanes import LANES
+from drywell.machine.smem import RESERVED_BYTES
+from drywell.machine.tmem import TensorMemory
+
+if TYPE_CHECKING:
+    from drywell.machine.grid import Cta, Grid
+
+
+class Sm:
+    """One SM: its Tensor Memory and the CTAs resident on it; `collectors` are what the buffers of its
+    tensor core keep, `keeps[0]` says whether one keeps something.
+    """
+
+    def __init__(self, grid: Grid, index: int) -> None:
+        self.grid = grid
+        self.index: int = index
+        self.ctas: list[Cta] = []
+        self.collectors: dict[str, Any] = {}
+        self.keeps = np.zeros(1, np.uint8)
+        self._tmem: TensorMemory | None = None
+
+    @property
+    def tmem(self) -> TensorMemory:
+        """Return the SM's Tensor Memory (made when first asked for)."""
+        if self._tmem is None:
+            self._tmem = TensorMemory(self.index, self.grid.options)
+        return self._tmem
+
+    def needs(self) -> tuple[tuple[str, int, int], ...]:
+        """Return, per resource, its name, what one CTA takes and what an SM has."""
+        gpu, kernel, warps = self.grid.gpu, self.grid.kernel, self.grid.num_warps
+        grain = gpu.smem_granule_bytes
+        smem = -(-(kernel.smem_bytes + RESERVED_BYTES) // grain) * grain
+        per_warp = (kernel.max_registers or 0) * LANES
+        per_warp = -(-per_warp // gpu.register_granule_per_warp) * gpu.register_granule_per_warp
+        return (
+            ("CTA slots", 1, gpu.max_ctas_per_sm),
+            ("warps", warps, gpu.max_warps_per_sm),
+            ("bytes of shared memory", smem, gpu.smem_bytes_per_sm),
+            ("registers", per_warp * warps, gpu.registers_per_sm),
+        )
+
+    def capacity(self) -> int:
+        """Return how many CTAs fit at once."""
+        return min(have // need for _, need, have in self.needs() if need)

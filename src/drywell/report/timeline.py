@@ -1,0 +1,72 @@
+"""The timeline of a run on one screen."""
+
+from __future__ import annotations
+
+from drywell.observe.timeline import UNITS, Step, Timeline
+from drywell.report.text import Lines
+
+WIDTH = 60
+"""Columns of the picture."""
+
+MOST_STALLS, MOST_STEPS = 6, 8
+
+
+def timeline_lines(timeline: Timeline, cta: int = 0) -> Lines:
+    """Return what the first SM did: phases, use of units, a picture by warp, waits, the critical path."""
+    if not timeline.events:
+        return (("timeline: nothing ran",),)
+    sm = next((i.sm for i in timeline.events if i.cta == cta), timeline.sms[0])
+    phases = timeline.phases(sm)
+    steady = phases.steady
+    lines = [
+        f"timeline: {timeline.cycles:,.0f} cycles, {timeline.ns / 1000:.2f} us at {timeline.ghz:g} GHz;"
+        f" SM {sm} of {len(timeline.sms)}",
+        f"  fill {phases.fill[1]:,.0f}, steady {steady[1] - steady[0]:,.0f},"
+        f" drain {phases.drain[1] - phases.drain[0]:,.0f} cycles",
+        "  used in the steady state: "
+        + ", ".join(f"{unit} {timeline.utilisation(unit, sm, steady):.0%}" for unit in UNITS),
+        "",
+        *_picture(timeline, sm, cta),
+        "",
+        f"  CTA {cta} waited for",
+    ]
+    for stall in timeline.stalls(cta)[:MOST_STALLS]:
+        lines.append(
+            f"    warp {stall.warp}: {stall.cycles:>9,.0f} cycles in {stall.count} waits,"
+            f" {stall.kind}: {stall.reason[:60]}"
+        )
+    lines.append("  critical path, longest parts")
+    total = timeline.cycles
+    for name, cycles in _longest(timeline.critical_path())[:MOST_STEPS]:
+        lines.append(f"    {cycles:>9,.0f} cycles {cycles / total:>4.0%}  {name[:80]}")
+    return tuple((line,) for line in lines)
+
+
+def _picture(timeline: Timeline, sm: int, cta: int) -> list[str]:
+    """Draw who works when: # for most of a column's time, + for some of it."""
+    rows: dict[str, list[float]] = {}
+    scale = timeline.cycles / WIDTH
+    for i in timeline.events:
+        if i.sm != sm or i.doing == "stall" or (i.unit == "warp" and i.cta != cta) or i.unit == "commit":
+            continue
+        row = rows.setdefault(f"warp {i.warp}" if i.unit == "warp" else i.unit, [0.0] * WIDTH)
+        first, last = int(i.begin / scale), min(int(i.end / scale), WIDTH - 1)
+        for column in range(first, last + 1):
+            left, right = max(i.begin, column * scale), min(i.end, (column + 1) * scale)
+            row[column] += max(0.0, right - left) / scale
+    order = sorted(rows, key=lambda name: (not name.startswith("warp"), name))
+    return [f"  {name:>10} |{''.join(map(_shade, rows[name]))}|" for name in order]
+
+
+def _shade(share: float) -> str:
+    return "#" if share > 0.5 else "+" if share > 0.05 else "." if share > 0 else " "
+
+
+def _longest(path: tuple[Step, ...]) -> list[tuple[str, float]]:
+    """Return the parts of the critical path by who did what, the longest first."""
+    sums: dict[str, float] = {}
+    for step in path:
+        what = step.what.partition(" of the ")[0] if step.who in ("tma", "bulk") else step.what
+        name = f"{step.who}: {what}"
+        sums[name] = sums.get(name, 0.0) + step.end - step.begin
+    return sorted(sums.items(), key=lambda item: -item[1])

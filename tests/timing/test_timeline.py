@@ -1,0 +1,100 @@
+"""What a timed run tells: the overlap of epilogue and tensor pipe, phases, the critical path, the trace."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import drywell
+from drywell.engine.timed_costs import wavefronts
+from drywell.examples import packaged
+from drywell.report.timeline import timeline_lines
+from timing.demo import timeline
+
+
+def test_with_two_accumulators_the_epilogue_lies_under_the_tensor_pipe_and_with_one_it_does_not() -> None:
+    assert timeline(2).epilogue_under_tensor(0) >= 0.9
+    assert timeline(1).epilogue_under_tensor(0) <= 0.1
+
+
+def test_a_second_accumulator_saves_time() -> None:
+    assert timeline(2).cycles < timeline(1).cycles
+
+
+def test_fill_steady_state_and_drain_follow_each_other_and_are_the_whole() -> None:
+    found = timeline(2)
+    phases = found.phases(0)
+    assert phases.fill[0] == 0 and phases.drain[1] == pytest.approx(found.cycles)
+    assert phases.fill[1] == phases.steady[0] and phases.steady[1] == phases.drain[0]
+    within = found.utilisation("tensor", 0, phases.steady)
+    assert 0 < found.utilisation("tensor", 0) < within <= 1
+
+
+def test_the_critical_path_reaches_from_the_start_to_the_end() -> None:
+    found = timeline(2)
+    path = found.critical_path()
+    assert path[0].begin == 0
+    assert path[-1].end >= max(i.end for i in found.events if i.unit == "warp")
+    assert all(step.end >= step.begin for step in path)
+    assert {"tma", "commit"} <= {step.who for step in path}
+
+
+def test_every_stall_says_what_it_waited_for() -> None:
+    stalls = [i for i in timeline(2).events if i.doing == "stall"]
+    waits = [i for i in stalls if i.kind == "mbarrier"]
+    assert waits and all("parity" in i.reason and i.span.line for i in waits)
+    assert all(i.reason and i.end >= i.begin for i in stalls)
+
+
+def test_work_of_one_unit_does_not_overlap() -> None:
+    for unit in ("tensor", "tma"):
+        work = sorted((i.begin, i.end) for i in timeline(2).busy(unit, 0))
+        assert work and all(a[1] <= b[0] + 1e-6 for a, b in itertools.pairwise(work))
+
+
+def test_the_trace_is_in_the_documented_format(tmp_path: Path) -> None:
+    # "Trace Event Format": complete events have ph X, ts and dur in microseconds, pid and tid; metadata ph M
+    timeline(2).perfetto(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))
+    assert set(trace) == {"displayTimeUnit", "traceEvents"}
+    named = {
+        (e["pid"], e["tid"]) for e in trace["traceEvents"] if e["ph"] == "M" and e["name"] == "thread_name"
+    }
+    done = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    assert len(done) == len(timeline(2).events)
+    assert all(e["dur"] >= 0 and e["ts"] >= 0 and isinstance(e["name"], str) for e in done)
+    assert {(e["pid"], e["tid"]) for e in done} <= named
+    longest = max(e["ts"] + e["dur"] for e in done)
+    assert longest <= timeline(2).ns / 1000 + 1e-6
+
+
+def test_the_text_fits_on_a_screen() -> None:
+    lines = ["".join(str(piece) for piece in line) for line in timeline_lines(timeline(2))]
+    assert len(lines) <= 40 and max(map(len, lines)) <= 110
+    assert any("tensor" in line for line in lines)
+
+
+def test_a_run_is_the_same_every_time_and_the_numbers_are_right() -> None:
+    runs = [
+        packaged.gemm(128, 256, 128, values="integers", check="ptx", schedule="timed", observe=("timeline",))
+        for _ in range(2)
+    ]
+    assert all(run.ok for run in runs)
+    first, second = (run.result.timeline for run in runs)
+    assert first is not None and second is not None and first.events == second.events
+
+
+def test_a_timeline_needs_the_clock() -> None:
+    with pytest.raises(drywell.LaunchError, match="schedule='timed'"):
+        packaged.gemm(128, 128, 64, observe=("timeline",))
+
+
+def test_lanes_of_one_word_share_it_and_words_of_one_bank_follow_each_other() -> None:
+    lanes = np.arange(32)
+    for step, cycles in ((0, 1), (4, 1), (8, 2), (16, 4), (32, 8), (128, 32), (132, 1)):
+        assert wavefronts(lanes * step, 4) == cycles
+    assert wavefronts(lanes * 16, 16) == 4 and wavefronts(lanes * 128, 16) == 32
