@@ -26,8 +26,8 @@ from typing import Any
 import llvmlite
 from llvmlite import binding as llvm
 
-from drywell.base.own_code import is_own_digest, own_digest
 from drywell.base.object_store import ObjectStore, default_folder
+from drywell.base.own_code import is_own_digest, own_digest
 
 NUM_KEPT = 512
 """How many modules stay loaded, those used last, so that a kernel launched again finds its code in memory."""

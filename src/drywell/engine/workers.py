@@ -15,10 +15,12 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -111,14 +113,30 @@ def _shared_copy(gmem: GlobalMemory) -> Any:
     return shared
 
 
+_HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+
+
 @contextmanager
 def _uninterrupted() -> Iterator[set[signal.Signals]]:
-    """Hold signals back, so that no process is started or ended by halves; give the usual mask."""
-    usual = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGALRM})
+    """Hold signals back, so that no process is started or ended by halves; give the usual mask.
+
+    A mask is of one thread: what others take is noted, and handled in the end.
+    """
+    noted: list[tuple[int, FrameType | None]] = []
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in _HELD_BACK} if is_main else {}
+    ours = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in ours:
+        signal.signal(number, lambda *told: noted.append(told))
     try:
         yield {signal.Signals(number) for number in usual}
     finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+        for told, frame in noted:
+            ours[signal.Signals(told)](told, frame)
 
 
 # -------------------------------------------------------------------- one worker

@@ -11,9 +11,9 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
+from drywell.base.object_store import ObjectStore, default_folder
 from drywell.base.own_code import is_own_digest, own_digest
 from drywell.base.span import Source
-from drywell.base.object_store import ObjectStore, default_folder
 from drywell.program.module import Program
 
 LONG = 16_384

@@ -14,11 +14,7 @@ for _module in pkgutil.iter_modules(_isa.__path__):
     if _module.name not in _FRAMEWORK:
         importlib.import_module(f"drywell.isa.{_module.name}")
 
-_ordered = {root: sorted(REGISTRY[root], key=lambda d: d.family) for root in sorted(REGISTRY)}
-REGISTRY.clear()
-REGISTRY.update(_ordered)  # the same whichever families were imported before
-
 
 def declarations() -> tuple[Declaration, ...]:
-    """Return every declaration, by root word and then by family."""
-    return tuple(d for declared in REGISTRY.values() for d in declared)
+    """Return every declaration, by root word and then by family, whichever families were imported first."""
+    return tuple(d for root in sorted(REGISTRY) for d in sorted(REGISTRY[root], key=lambda d: d.family))

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from llvmlite import binding as llvm
 
+from drywell.base.object_store import ObjectStore, default_folder
 from drywell.engine import object_cache
 from drywell.engine.object_cache import Target, emit, load_or_compile
-from drywell.base.object_store import ObjectStore, default_folder
 
 KEY = "k" * 64
 CONTENT = bytes(range(256)) * 8
