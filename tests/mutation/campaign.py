@@ -241,8 +241,8 @@ would be 93.8 %.
 **Of a sample of {size}, {sample_found} of {sample_counted} that differ from their kernel are found
 ({sample_percent:.1f} %).** All its survivors were read.
 
-**Of the {total} generated ones {found} are found**, {refused} refused, {same} signed as equivalent. {unread}
-survivors have not been read; as long as each of them counts as missed, {found} of
+**Of all {generated} mutants {total} have been run: {found} are found**, {refused} are refused, {same} signed
+as equivalent. {unread} survivors have not been read; as long as each of them counts as missed, {found} of
 {counted} are found ({percent:.1f} %).
 """
 
@@ -269,6 +269,7 @@ def page(table: list[Row], signed: dict[tuple[str, str], str], command: str, see
         "sample_found": sample_found,
         "sample_counted": sample_counted,
         "sample_percent": 100 * sample_found / sample_counted,
+        "generated": sum(len(every(kernel)) for kernel in KERNELS),
         "total": len(table),
         "found": found,
         "counted": counted,
