@@ -198,7 +198,8 @@ def clc(form: Form) -> None:
     @q trap;"""
     run(form, body, [None, out], directives=".reqntid 1024", grid=dims, sms=1)
     assert (out.sum(-1) == 1).all()
-    assert out[..., 1].sum() == 6  # two CTAs fit at a time, and each takes one over
+    # two fit at a time, and each takes one over while any waits: 6 if they take turns, 5 if one ends first
+    assert out[..., 1].sum() in (5, 6)
 
 
 def tensormap(form: Form) -> None:
