@@ -1,6 +1,6 @@
 """The tensor core natively: the plans of instructions, and what compiled code calls.
 
-For compiled code there is one flat function, known to LLVM by the name `ENTRY` once `install()` has run:
+For compiled code there is one flat function, which `runtime.find` loads when a unit first calls it:
 
     i32 drywell.mma(ptr plan, ptr homes, ptr call)
 
@@ -28,14 +28,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from llvmlite import binding as llvm
 from numpy.typing import NDArray
 
 from drywell.base.options import Options
-from drywell.engine.native import tensor_core_module
 from drywell.engine.native.tensor_core_entry import (
     ARITHMETICS,
-    ENTRY,
     PLAN,
 )
 from drywell.engine.native.tensor_core_plain import UNITS
@@ -82,13 +79,6 @@ class Plan:
     tables: tuple[Any, ...]
     lowest: int = 0
     end: int = 0
-
-
-def install() -> int:
-    """Compile the entry, make its name known to LLVM, and return its address; once per process."""
-    address = tensor_core_module.load().addresses[ENTRY]
-    llvm.add_symbol(ENTRY, address)
-    return address
 
 
 # -------------------------------------------------------------------- plans
