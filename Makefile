@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 WORKERS ?= 2
 
-.PHONY: demo test lint bench validate fuzz agreement examples campaign-numerics campaign-mutation campaign-mutation-all trust clean
+.PHONY: demo test lint page docs guide screenshots bench validate fuzz agreement examples campaign-numerics \
+    campaign-mutation campaign-mutation-all trust hardware clean
 
 # runs a warp-specialised Blackwell GEMM on this CPU, checks its numbers and shows its Tensor Memory
 demo: $(VENV)/.run-ready
@@ -20,6 +21,22 @@ lint: $(VENV)/.test-ready
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# builds the page, src/drywell/page/explorer.html, from explorer/; needs Node.js 20.19, which nothing else here does
+page:
+	cd explorer && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
+
+# makes the guide, build/guide/index.html, from docs/guide
+docs: $(VENV)/.test-ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# runs the guide's commands and writes what they print, and the pictures they make, back into docs/guide
+guide: $(VENV)/.test-ready
+	PYTHONPATH=tests $(BIN)/python -m guide.write
+
+# looks at every view of the page, in two sizes and two themes; wants chromium; writes build/screenshots/
+screenshots: $(VENV)/.test-ready
+	PYTHONPATH=tests nice -n 10 $(BIN)/python -m page.screenshots
 
 # holds the tensor core's arithmetic to the scalar model, 20,000 cases a kind; takes minutes, writes what came out
 campaign-numerics: $(VENV)/.test-ready

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from drywell.host.launch import launch
     from drywell.host.launch_file import LaunchFile, read_launch_file
     from drywell.host.module import Kernel, Module, load
+    from drywell.host.page import page_of
+    from drywell.host.prediction import predict_launch
     from drywell.host.result import Result
     from drywell.host.tensor_maps import tensor_map
     from drywell.host.why import why
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from drywell.plan.gemm_config import GemmConfig
     from drywell.plan.hopper import HopperComparison, compare_with_hopper
     from drywell.report.explain import Explanation, explain
+    from drywell.report.html_page import page_html
+    from drywell.report.pictures import picture
 
 __version__ = "0.1.0"
 
@@ -80,9 +84,13 @@ _HOMES = {
     "compare_with_hopper": "plan.hopper",
     "HopperComparison": "plan.hopper",
     "predict": "plan.gemm",
+    "predict_launch": "host.prediction",
     "Prediction": "plan.gemm",
     "GemmConfig": "plan.gemm_config",
     "explain": "report.explain",
+    "picture": "report.pictures",
+    "page_of": "host.page",
+    "page_html": "report.html_page",
     "Explanation": "report.explain",
     "Diagnostic": "base.diagnostic",
     "Finding": "base.diagnostic",
@@ -133,8 +141,12 @@ __all__ = [
     "layout",
     "load",
     "packed",
+    "page_html",
+    "page_of",
     "parse_layout",
+    "picture",
     "predict",
+    "predict_launch",
     "read_launch_file",
     "scale_factors",
     "smem_matrix",

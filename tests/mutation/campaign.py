@@ -44,16 +44,20 @@ from drywell.host.mutation_run import (
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("fates.tsv")
 READ = Path(__file__).with_name("equivalents.tsv")
+UNSIGNED = Path(__file__).with_name("unsigned.tsv")
 NOTES = ROOT / "build" / "mutation.tsv"
 PAGE = ROOT / "docs" / "campaigns" / "mutation.md"
+LAUNCHES = Path(__file__).with_name("launches")
 KERNELS = {
-    "demo": ROOT / "src/drywell/examples/gemm/gemm.toml",
-    "tc_ws_matmul_bf16": ROOT / "tests/corpus/gluon/tc_ws_matmul_bf16.toml",
-    "gemm_1cta": ROOT / "tests/corpus/nvcc_ours/ours_gemm_1cta.toml",
+    "demo": LAUNCHES / "demo.toml",
+    "tc_ws_matmul_bf16": LAUNCHES / "tc_ws_matmul_bf16.toml",
+    "gemm_1cta": LAUNCHES / "gemm_1cta.toml",
     "gemm_2cta": ROOT / "tests/corpus/nvcc_ours/ours_gemm_2cta.toml",
-    "tc_scaled_copy_nvfp4": ROOT / "tests/corpus/gluon/tc_scaled_copy_nvfp4.toml",
-    "flash_fwd_ws": ROOT / "tests/corpus/triton/flash_fwd_ws.toml",
+    "tc_scaled_copy_nvfp4": LAUNCHES / "tc_scaled_copy_nvfp4.toml",
+    "flash_fwd_ws": LAUNCHES / "flash_fwd_ws.toml",
 }
+"""One cluster of each kernel: those of a grid all do the same and never notice each other."""
+
 PER_KERNEL, SEED, SEEDS = 20, 1, 200
 MISSED = ("changed", "survives")
 FIELDS = (
@@ -124,8 +128,17 @@ def rows(path: Path = TABLE) -> list[Row]:
 
 
 def equivalents() -> dict[tuple[str, str], str]:
-    """Return what a second reader has signed: (kernel, edit) -> why it is the same kernel."""
-    with READ.open(encoding="utf-8", newline="") as file:
+    """Return what readers have signed: (kernel, edit) -> why it is the same kernel."""
+    return _said(READ)
+
+
+def remarks() -> dict[tuple[str, str], str]:
+    """Return what readers say of survivors that they did not sign: (kernel, edit) -> how it may differ."""
+    return _said(UNSIGNED)
+
+
+def _said(path: Path) -> dict[tuple[str, str], str]:
+    with path.open(encoding="utf-8", newline="") as file:
         return {(r["kernel"], r["edit"]): r["why"] for r in csv.DictReader(file, delimiter="\t")}
 
 
@@ -229,26 +242,35 @@ PREFACE = """# Mutants of six kernels
 Each mutant is one edit (`drywell mutate --list` shows them), run with `--check ptx` under eager, lazy and
 two seeds. *found*: a rule of order, layout or lifetime names it; *fault*, *deadlock*, *budget*: the run is
 stopped with its reason; *wrong numbers*: OUTPUT-MISMATCH alone; *changed*: another result that the launch
-file does not judge; *refused*: the edited text is no legal PTX. A survivor is *equivalent* when {seeds}
-seeds, eager and lazy with poisoned memory leave the original's buffers and a reader who had not seen the
-checker says why and signs (tests/mutation/equivalents.tsv); all others count as missed. Two readers signed.
-The second reader had by accident seen eight rows of the rule catalogue. Four waits (gemm_1cta lines 568 and
-649, gemm_2cta lines 1330 and 1342) he had called different, for the question put to him forbade to use a
-register before `tcgen05.wait::ld`; a third reader, asked without that rule, calls them the same by PTX ISA
-9.7.16.6.4.5 and names the other reading of the text. Were the four counted as missed, the sample's score
-would be 93.8 %.
+file does not judge; *refused*: the edited text is no legal PTX; *survives*: nothing told of it but perhaps
+a note. *Changed* and *survives* are not found, *refused* does not count.
 
-**Of a sample of {size}, {sample_found} of {sample_counted} that differ from their kernel are found
-({sample_percent:.1f} %).** All its survivors were read.
+A survivor is *equivalent* when eager, lazy and {seeds} seeds with poisoned memory leave the original's
+buffers and a reader who had not seen the checker says why it is the same kernel and signs
+(tests/mutation/equivalents.tsv). All others count as missed.
 
-**Of all {generated} mutants {total} have been run: {found} are found**, {refused} are refused, {same} signed
-as equivalent. {unread} survivors have not been read; as long as each of them counts as missed, {found} of
-{counted} are found ({percent:.1f} %).
+**Of all {generated} mutants {found} are found: {percent:.1f} % of the {counted} that count.** {refused} are
+refused, {same} signed as equivalent.{unrun} Of a sample of {size}, {sample_found} of {sample_counted} that
+differ from their kernel are found ({sample_percent:.1f} %).
+
+{conduct}
+"""
+CONDUCT = """\
+Mutants run as one cluster of their kernel (tests/mutation/launches), which does what each of its clusters
+does. Those of the first five kernels, and of flash_fwd_ws up to number 208, were run as two clusters or four,
+on the code of 2026-11-30 and of the morning of 2026-12-01.
+
+Three readers signed, none of whom knew how a mutant had been judged. They were given PTX, launch file and
+edit, and asked whether any legal execution of the edited kernel can end otherwise. What a reader called
+unsure counts as missed. The reader of the sample had by accident seen eight rows of the rule catalogue. Four
+waits (gemm_1cta lines 568 and 649, gemm_2cta lines 1330 and 1342) he had called different, for the question
+put to him forbade to use a register before `tcgen05.wait::ld`; another, asked without that rule, calls them
+the same by PTX ISA 9.7.16.6.4.5 and names the other reading of the text.
 """
 
 
 def of_sample(table: Iterable[Row], per_kernel: int = PER_KERNEL) -> list[Row]:
-    """Return the rows of the sample whose survivors a second reader has looked at."""
+    """Return the rows of the sample of Step 4."""
     drawn = {(kernel, m.number) for kernel in KERNELS for m in chosen(kernel, per_kernel)}
     return [row for row in table if (row.kernel, row.number) in drawn]
 
@@ -258,8 +280,8 @@ def page(table: list[Row], signed: dict[tuple[str, str], str], command: str, see
     found, counted = score(table, signed)
     sample = of_sample(table)
     sample_found, sample_counted = score(sample, signed)
-    read = {row.key for row in sample} | set(signed)
-    unread = [row for row in table if row.outcome in MISSED and row.key not in read]
+    generated = sum(len(every(kernel)) for kernel in KERNELS)
+    unrun = generated - len(table)
     facts = {
         "command": command,
         "date": datetime.date.today().isoformat(),
@@ -269,56 +291,56 @@ def page(table: list[Row], signed: dict[tuple[str, str], str], command: str, see
         "sample_found": sample_found,
         "sample_counted": sample_counted,
         "sample_percent": 100 * sample_found / sample_counted,
-        "generated": sum(len(every(kernel)) for kernel in KERNELS),
-        "total": len(table),
+        "generated": generated,
+        "unrun": f" {unrun} have not been run." if unrun else "",
         "found": found,
         "counted": counted,
         "percent": 100 * found / counted,
         "refused": sum(row.outcome == "refused" for row in table),
         "same": score(table, {})[1] - counted,
-        "unread": len(unread),
+        "conduct": CONDUCT,
     }
     lines = [
         PREFACE.format(**facts),
-        "| kernel | mutants | " + " | ".join(OUTCOMES) + " | equivalent |",
-        "|---" + "|---:" * (len(OUTCOMES) + 2) + "|",
+        "| kernel | mutants | " + " | ".join(OUTCOMES) + " | equivalent | missed |",
+        "|---" + "|---:" * (len(OUTCOMES) + 3) + "|",
     ]
     for kernel in KERNELS:
         mine = [r for r in table if r.kernel == kernel]
         counts = Counter(r.outcome for r in mine)
-        same = sum(r.key in signed and r.is_same for r in mine)
-        numbers = (len(mine), *(counts[o] for o in OUTCOMES), same)
+        mine_found, mine_counted = score(mine, signed)
+        same = score(mine, {})[1] - mine_counted
+        numbers = (len(mine), *(counts[o] for o in OUTCOMES), same, mine_counted - mine_found)
         lines.append(f"| {kernel} | " + " | ".join(map(str, numbers)) + " |")
-    read_rows = [row for row in table if row.outcome in MISSED and row.key in read]
-    return "\n".join([*lines, "", *_missed(read_rows, signed), *_unread(unread), ""])
+    missed = [r for r in table if r.outcome in MISSED and not (r.is_same and r.key in signed)]
+    return "\n".join([*lines, "", *_missed(missed, signed, remarks()), *_equivalent(table, signed), ""])
 
 
-def _missed(table: list[Row], signed: dict[tuple[str, str], str]) -> list[str]:
-    """Return the table of what was not found and has been looked at."""
-    lines = ["## What was not found", "", "*executed*: by warps of the kernel as it is, in four runs.", ""]
-    lines += ["| kernel | edit | executed | outcome | why |", "|---|---|---:|---|---|"]
+def _missed(
+    table: list[Row], signed: dict[tuple[str, str], str], why: dict[tuple[str, str], str]
+) -> list[str]:
+    """Return the table of what counts as missed, with what a reader says of it."""
+    lines = ["## Missed", "", "*executed*: by warps of the kernel as it is, in four runs.", ""]
+    lines += ["| kernel | edit | executed | outcome | a reader says |", "|---|---|---:|---|---|"]
     for row in table:
-        why = signed.get(row.key, "")
-        same = f"{row.outcome}, same under {row.same_seeds} seeds" if row.same_seeds > 0 else row.outcome
-        same = f"{row.outcome}, another result under a seed" if row.same_seeds < 0 else same
+        seeds = {0: "seeds not run", -1: "another result under a seed"}
+        same = seeds.get(row.same_seeds, f"same under {row.same_seeds} seeds")
+        told = f", a note: {row.rules}" if row.rules else ""
+        said = why.get(row.key) or signed.get(row.key) or "not read"
         edit = row.edit.replace("|", "\\|")
-        lines.append(f"| {row.kernel} | {edit} | {row.executed} | {same} | {why} |")
+        lines.append(f"| {row.kernel} | {edit} | {row.executed} | {row.outcome}, {same}{told} | {said} |")
     return lines
 
 
-def _unread(table: list[Row]) -> list[str]:
-    """Return a summary of the survivors that nobody has looked at: how many edits of each kind."""
-    kinds = sorted({row.kind for row in table})
-    counts = Counter((row.kernel, row.kind) for row in table)
-    lines = ["", "## Survivors not yet looked at", "", "Each is a row of tests/mutation/fates.tsv.", ""]
-    lines += [
-        "| kernel | " + " | ".join(kinds) + " | never executed |",
-        "|---" + "|---:" * (len(kinds) + 1) + "|",
-    ]
+def _equivalent(table: list[Row], signed: dict[tuple[str, str], str]) -> list[str]:
+    """Return how many edits of each kind are signed as equivalent."""
+    same = [row for row in table if row.is_same and row.key in signed and row.outcome == "survives"]
+    kinds = sorted({row.kind for row in same})
+    counts = Counter((row.kernel, row.kind) for row in same)
+    lines = ["", "## Equivalent", "", "Each with its reason is a row of tests/mutation/equivalents.tsv.", ""]
+    lines += ["| kernel | " + " | ".join(kinds) + " |", "|---" + "|---:" * len(kinds) + "|"]
     for kernel in KERNELS:
-        idle = sum(row.kernel == kernel and not row.executed for row in table)
-        numbers = [*(counts[kernel, kind] for kind in kinds), idle]
-        lines.append(f"| {kernel} | " + " | ".join(map(str, numbers)) + " |")
+        lines.append(f"| {kernel} | " + " | ".join(str(counts[kernel, kind]) for kind in kinds) + " |")
     return lines
 
 

@@ -8,19 +8,27 @@ import numpy as np
 
 import drywell
 
-_FORMATS = {"BF16": ("f16", 1 << 7 | 1 << 10), "E4M3": ("f8f6f4", 0)}
-"""The kind of a format, and the bits of its operands in the instruction descriptor."""
+_F32, _S32, _UE8M0 = 1 << 4, 2 << 4, 1 << 23
+_FORMATS = {
+    "BF16": ("f16", _F32 | 1 << 7 | 1 << 10),
+    "E4M3": ("f8f6f4", _F32),
+    "S8": ("i8", _S32 | 1 << 7 | 1 << 10),
+    "F4": ("f8f6f4", _F32 | 5 << 7 | 5 << 10),
+    "MXF8": ("mxf8f6f4", _UE8M0),
+    "MXF4": ("mxf8f6f4", _UE8M0 | 5 << 7 | 5 << 10),
+}
+"""The kind of each format of the measurements, as their authors ran it (F4 and MXF4 are e2m1 in the kinds of
+8 bits, and so K = 32, not the 64 that the files say), and the bits of its instruction descriptor.
+"""
 
-A_COLUMN = 256
+FORMATS = tuple(_FORMATS)
+A_COLUMN, SFA_COLUMN, SFB_COLUMN = 256, 264, 272
 
 
 def text(form: str, operands: str, group: int, M: int, N: int, depth: int) -> str:
     """Return the kernel that multiplies `depth` times and stores the cycles until the commit is seen."""
-    kind, bits = _FORMATS[form]
-    idesc = 1 << 4 | bits | (N >> 3) << 17 | (M >> 4) << 24
     g = f"cta_group::{group}"
-    a = "[ta]" if operands == "TS" else "da"
-    mma = f"  tcgen05.mma.{g}.kind::{kind} [t], {a}, db, {idesc}, yes;\n"
+    mma = _mma(form, operands, g, M, N)
     meet = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" if group == 2 else "bar.sync 0;"
     return f"""
 .version 8.8
@@ -32,7 +40,7 @@ def text(form: str, operands: str, group: int, M: int, N: int, depth: int) -> st
   .shared .align 8 .b64 bar;
   .shared .align 4 .b32 slot;
   .reg .pred first, yes, done;
-  .reg .b32 tid, s, t, ta, rank, b;
+  .reg .b32 tid, s, t, ta, fa, fb, rank, b;
   .reg .b64 da, db, w, o, t0, t1;
   mov.u32 tid, %tid.x;
   mov.u32 rank, %cluster_ctarank;
@@ -46,6 +54,8 @@ def text(form: str, operands: str, group: int, M: int, N: int, depth: int) -> st
   {meet}
   ld.shared.u32 t, [s];
   add.u32 ta, t, {A_COLUMN};
+  add.u32 fa, t, {SFA_COLUMN};
+  add.u32 fb, t, {SFB_COLUMN};
   mov.u32 s, space;
   shr.u32 s, s, 4;
   cvt.u64.u32 w, s;
@@ -71,6 +81,16 @@ OVER:
   ret;
 }}
 """
+
+
+def _mma(form: str, operands: str, group: str, M: int, N: int) -> str:
+    """Return the line of one tcgen05.mma."""
+    kind, bits = _FORMATS[form]
+    is_scaled = kind.startswith("mx")
+    idesc = bits | (N >> 3) << 17 | ((M >> 7) << 27 if is_scaled else (M >> 4) << 24)
+    name = f"tcgen05.mma.{group}.kind::{kind}" + (".block_scale" if is_scaled else "")
+    a, scales = "[ta]" if operands == "TS" else "da", "[fa], [fb], " if is_scaled else ""
+    return f"  {name} [t], {a}, db, {idesc}, {scales}yes;\n"
 
 
 @cache

@@ -16,9 +16,27 @@ from drywell.report.timeline import timeline_lines
 from timing.demo import timeline
 
 
-def test_with_two_accumulators_the_epilogue_lies_under_the_tensor_pipe_and_with_one_it_does_not() -> None:
-    assert timeline(2).epilogue_under_tensor(0) >= 0.9
-    assert timeline(1).epilogue_under_tensor(0) <= 0.1
+def test_with_two_accumulators_the_epilogue_lies_under_the_main_loop_of_another_tile() -> None:
+    overlap = timeline(2).tiles(0).overlap()
+    assert overlap.count == 12  # four warps, three tiles with one behind them
+    assert overlap.under_loop >= 0.9 and overlap.held_under_loop >= 0.9
+
+
+def test_with_one_accumulator_only_what_follows_its_hand_back_does() -> None:
+    early, late = (timeline(1, is_late=is_late).tiles(0).overlap() for is_late in (False, True))
+    assert early.held_under_loop <= 0.1
+    # packing the last quarter and storing; the kernel hands back before
+    assert early.under_loop <= 1 - early.held_cycles / early.cycles
+    assert late.under_loop <= 0.1 and late.under_mma <= 0.1
+
+
+def test_main_loops_and_epilogues_of_one_accumulator_take_turns() -> None:
+    tiles = timeline(1, is_late=True).tiles(0)
+    loops = tiles.loops()
+    assert len(loops) == 4
+    for warp in tiles.epilogues():
+        for (_, done), one, (begun, _) in zip(loops, warp, loops[1:], strict=False):
+            assert done <= one.begin <= one.released <= one.end and one.released <= begun
 
 
 def test_a_second_accumulator_saves_time() -> None:

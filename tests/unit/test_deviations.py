@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from drywell import arch
+from drywell.arch.timing import timing
 from drywell.base.options import Options
 
 TEXT = (Path(__file__).parents[2] / "DEVIATIONS.md").read_text(encoding="utf-8")
@@ -30,7 +31,8 @@ def test_every_switch_has_a_row_that_lists_its_values_default_first(switch: str)
 
 
 def test_every_assumed_number_of_a_gpu_has_a_row() -> None:
-    assumed = {fact.name for name in arch.names() for fact in arch.load(name).facts if fact.tag == "ASSUMED"}
+    facts = [fact for name in arch.names() for fact in (*arch.load(name).facts, *timing(name).facts)]
+    assumed = {fact.name for fact in facts if fact.tag == "ASSUMED"}
     assert assumed
     missing = {name for name in assumed if not any(f"`{name}`" in row.split("|")[2] for row in ROWS)}
     assert missing == set()

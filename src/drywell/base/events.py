@@ -5,7 +5,8 @@ The machine builds an event only when somebody listens; with no observer a run p
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from drywell.base.record import record
 from drywell.base.span import Span
@@ -391,3 +392,11 @@ class Observer(Protocol):
 
     def on(self, event: Event) -> None:
         """Take note of one event."""
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """An observer that wants to know when: it is given the clock of a timed run, in cycles."""
+
+    def begin(self, clock: Callable[[], int]) -> None:
+        """Take the clock of a run that is about to begin."""

@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import drywell
-from drywell.base.errors import DeadlockError, DrywellError, KernelFault, PtxError, UnsupportedError
+from drywell.base.errors import DeadlockError, DrywellError, KernelFault, PtxError
 from drywell.cli.refusal import message_of, refuse, verdict_of
-from drywell.cli.run import LATER
 from drywell.host.comparison import Comparison
 from drywell.host.launch_file import LaunchFile, read_launch_file
 from drywell.host.result import Result
 from drywell.host.sources import paths_beside, sources_beside
 from drywell.report.document import EXIT_CODES, document, encode
 from drywell.report.handovers import handover_table, role_table
+from drywell.report.html_page import page_html
 from drywell.report.roles import role_lines
 from drywell.report.run import run_lines
 from drywell.report.sarif import sarif_log
@@ -40,12 +41,21 @@ class Shown:
     sarif: Path | None
     timeline: bool = False
     perfetto: Path | None = None
+    html: Path | None = None
 
     @property
     def observed(self) -> tuple[str, ...]:
         """Return what has to be observed for it."""
         names = tuple(name for name in ("tmem", "roles") if getattr(self, name))
         return (*names, "timeline") if self.timeline or self.perfetto is not None else names
+
+    def observed_with(self, schedule: str) -> tuple[str, ...]:
+        """Return what has to be observed in a run with a schedule."""
+        if self.html is None:
+            return self.observed
+        from drywell.host.page import observed_with
+
+        return tuple(dict.fromkeys((*self.observed, *observed_with(schedule))))
 
 
 def execute(launch_file: Path, options: dict[str, Any]) -> int:
@@ -58,13 +68,13 @@ def execute(launch_file: Path, options: dict[str, Any]) -> int:
         options.pop("sarif"),
         options.pop("shows_timeline", False),
         options.pop("perfetto", None),
+        options.pop("html", None),
     )
-    if "timeline" in shown.observed:
+    if "timeline" in shown.observed or (shown.html is not None and not _is_ordered()):
         options["schedule"] = "timed"
     try:
-        for name, why in LATER.items():
-            if options.pop(name, None) is not None:
-                raise UnsupportedError(why)
+        if shown.html is not None:
+            page_html(None)  # a page that is missing is told before the run, not after it
         if options["sms"] is None:
             del options["sms"]
         launch = read_launch_file(launch_file)
@@ -74,13 +84,21 @@ def execute(launch_file: Path, options: dict[str, Any]) -> int:
     failure: DrywellError | None = None
     comparisons: tuple[Comparison, ...] = ()
     try:
-        result, comparisons = launch.run(observe=shown.observed, **options)
+        observe = shown.observed_with(options["schedule"])
+        result, comparisons = launch.run(observe=observe, **options)
     except DrywellError as raised:
         if raised.result is None:
             return _refuse(raised, shown, launch)
         result, failure = raised.result, raised
     seconds = time.perf_counter() - began
     return _Conclusion(launch, result, comparisons, failure, options, seconds).show(shown)
+
+
+def _is_ordered() -> bool:
+    """Tell whether the command line says in which order things are to happen."""
+    context = click.get_current_context()
+    default = ParameterSource.DEFAULT
+    return any(context.get_parameter_source(name) is not default for name in ("schedule", "seed"))
 
 
 def _refuse(error: DrywellError, shown: Shown, launch: LaunchFile | None = None) -> int:
@@ -124,6 +142,7 @@ class _Conclusion:
         seconds: float,
     ) -> None:
         self.launch, self.result, self.comparisons, self.error = launch, result, comparisons, error
+        self.options = options
         self.verdict: str = result.verdict
         if self.verdict in ("clean", "unchecked") and any(not c.ok for c in comparisons):
             self.verdict = "mismatch"
@@ -163,6 +182,10 @@ class _Conclusion:
             self._write_sarif(shown.sarif)
         if shown.perfetto is not None and self.result.timeline is not None:
             _write(shown.perfetto, self.result.timeline.perfetto)
+        if shown.html is not None:
+            from drywell.cli.page_file import write_page
+
+            write_page(shown.html, self.launch, self.result, self.verdict, self.options)
         if shown.is_json:
             click.echo(encode(self._document(shown)))
         else:

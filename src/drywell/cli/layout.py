@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from drywell.cli.drawing import draw, drawn
 
 if TYPE_CHECKING:
     from drywell.layout.atoms import Atom
@@ -22,7 +25,16 @@ if TYPE_CHECKING:
     help="Strides of a CuTe layout are Tensor Memory addresses of packed elements of so many bits.",
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
-def layout(expression: str, shape: str, at: str, other: str, tmem_bits: str | None, is_json: bool) -> int:
+@drawn
+def layout(
+    expression: str,
+    shape: str,
+    at: str,
+    other: str,
+    tmem_bits: str | None,
+    is_json: bool,
+    svg: Path | None,
+) -> int:
     """Say what a layout maps where and draw it. EXPR is the named-axis notation,
 
         drywell layout 'S[(128, 256) : (1@TLane, 1@TCol)] + R[4 : 32@TLane]'
@@ -39,11 +51,13 @@ def layout(expression: str, shape: str, at: str, other: str, tmem_bits: str | No
     from drywell.cli.refusal import refuse
     from drywell.layout.match import check_match
     from drywell.report import layout as report
+    from drywell.report import pictures
     from drywell.report.document import encode
     from drywell.report.text import write
 
     try:
         atom = _read(expression, shape, tmem_bits)
+        draw(svg, lambda: pictures.layout_picture(atom))
         if other:
             match = check_match(atom, _read(other, shape if "x" in shape else "", tmem_bits))
             text = encode({"ok": match.ok, "match": match}) if is_json else report.match_lines(match)

@@ -15,10 +15,12 @@ from drywell.cli.budget import budget
 from drywell.cli.demo import demo
 from drywell.cli.descriptor import descriptor, idesc
 from drywell.cli.explain import explain
+from drywell.cli.explore import explore
 from drywell.cli.fragment import fragment
 from drywell.cli.isa import isa
 from drywell.cli.layout import layout
 from drywell.cli.mutate import mutate
+from drywell.cli.predict import predict
 from drywell.cli.probe import probe
 from drywell.cli.reduce import reduce
 from drywell.cli.run import check, run
@@ -62,6 +64,8 @@ _COMMANDS = (
     probe,
     why,
     budget,
+    predict,
+    explore,
 )
 for _command in _COMMANDS:
     group.add_command(_command)

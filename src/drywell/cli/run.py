@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-LATER = {
-    "html": "the page does not exist yet: leave --html out",
-}
+from drywell.cli.ordering import in_order
+
 _Command = Callable[..., Any]
 _OPTIONS: tuple[Callable[[_Command], _Command], ...] = (
     click.argument("launch_file", type=click.Path(path_type=Path), metavar="LAUNCH.toml"),
@@ -28,16 +27,7 @@ _OPTIONS: tuple[Callable[[_Command], _Command], ...] = (
         show_default=True,
         help="How the tensor core adds: to the bit, or in float32 (approximate, faster).",
     ),
-    click.option(
-        "--schedule",
-        type=click.Choice(["eager", "lazy", "seeded", "timed"]),
-        default="eager",
-        show_default=True,
-        help="When asynchronous work completes: at once, as late as is legal, at random, or by the clock.",
-    ),
-    click.option(
-        "--seed", type=click.IntRange(min=0), default=None, help="A random legal order; one seed, one run."
-    ),
+    in_order("eager", "lazy", "seeded", "timed"),
     click.option(
         "--sms",
         type=click.IntRange(min=1),
@@ -102,7 +92,14 @@ def _options(command: _Command) -> _Command:
     default=None,
     help="Write what ran when (schedule timed) as a trace that ui.perfetto.dev opens.",
 )
-@click.option("--html", metavar="FILE", default=None, hidden=True)
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    default=None,
+    help="Write a page that shows the run in a browser, by itself and offline (schedule timed, unless "
+    "--schedule or --seed says otherwise).",
+)
 def run(launch_file: Path, **options: Any) -> int:
     """Execute a launch file, compare every buffer it expects something of, and say what happened."""
     from drywell.cli.execution import execute

@@ -6,21 +6,26 @@ from pathlib import Path
 
 import click
 
+from drywell.cli.drawing import draw, drawn
+from drywell.cli.ordering import in_order
+
 
 @click.command(short_help="Run a launch file and draw its Tensor Memory.")
 @click.argument("launch_file", type=click.Path(path_type=Path), metavar="LAUNCH.toml")
 @click.option("--cta", type=click.IntRange(min=0), default=0, show_default=True, help="Whose, by number.")
 @click.option("--at", metavar="LANE,COL", default="", help="Only say what this cell is for.")
-@click.option(
-    "--schedule",
-    type=click.Choice(["eager", "lazy", "seeded"]),
-    default="eager",
-    show_default=True,
-    help="When asynchronous work completes.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=None, help="A random legal order.")
+@in_order("eager", "lazy", "seeded")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
-def tmem(launch_file: Path, cta: int, at: str, schedule: str, seed: int | None, is_json: bool) -> int:
+@drawn
+def tmem(
+    launch_file: Path,
+    cta: int,
+    at: str,
+    schedule: str,
+    seed: int | None,
+    is_json: bool,
+    svg: Path | None,
+) -> int:
     """Run a launch file, unchecked, and draw the Tensor Memory of a CTA: what is allocated, which columns are
     which accumulator, scale factors, A, and which instruction at which line wrote and read them.
 
@@ -33,6 +38,7 @@ def tmem(launch_file: Path, cta: int, at: str, schedule: str, seed: int | None, 
     from drywell.cli.refusal import message_of, refuse, verdict_of
     from drywell.host.launch_file import read_launch_file
     from drywell.report.document import EXIT_CODES, encode
+    from drywell.report.pictures import tmem_picture
     from drywell.report.tensor_memory import cell_lines, map_lines, map_object
     from drywell.report.text import write
 
@@ -52,6 +58,7 @@ def tmem(launch_file: Path, cta: int, at: str, schedule: str, seed: int | None, 
     except DrywellError as error:
         return refuse(error, is_json)
     source, snapshot = launch.module.program.source, result.tmem(cta)
+    draw(svg, lambda: tmem_picture(snapshot, cta))
     if is_json:
         click.echo(encode(map_object(snapshot, source, cta)))
     else:

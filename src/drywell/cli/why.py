@@ -6,18 +6,13 @@ from pathlib import Path
 
 import click
 
+from drywell.cli.ordering import in_order
+
 
 @click.command(short_help="Follow one output element back to the inputs.")
 @click.argument("launch_file", type=click.Path(path_type=Path), metavar="LAUNCH.toml")
 @click.argument("element", metavar="'C[3,5]'")
-@click.option(
-    "--schedule",
-    type=click.Choice(["eager", "lazy", "seeded"]),
-    default="eager",
-    show_default=True,
-    help="When asynchronous work completes.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=None, help="A random legal order.")
+@in_order("eager", "lazy", "seeded")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
 def why(launch_file: Path, element: str, schedule: str, seed: int | None, is_json: bool) -> int:
     """Run a launch file again and follow one element of a buffer backwards: through global memory, shared

@@ -25,6 +25,9 @@ Ended = tuple[int, int, tuple[int, int, int], "Done"]
 MOST_KNOWN = 1024
 """Different counts that are remembered."""
 
+MOST_ALIKE = 4
+"""CTAs with different counts that are remembered: so many are compared with each one that ends."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Done:
@@ -41,6 +44,7 @@ class Activity:
 
     threaded: Threaded
     _known: dict[bytes, Done] = field(default_factory=dict)
+    _alike: list[tuple[Counts, list[Done]]] = field(default_factory=list)
     _names: tuple[str, ...] = ()
     _unit_of: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
     _is_site: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -54,6 +58,20 @@ class Activity:
                 self._known.clear()
             done = self._known[key] = self._told(counts)
         return done
+
+    def alike(self, counts: Counts) -> list[Done] | None:
+        """Return what the warps of a CTA did whose counts were the same as these, None when none is known."""
+        for k, (other, done) in enumerate(self._alike):
+            if np.array_equal(other, counts):
+                if k:
+                    self._alike.insert(0, self._alike.pop(k))
+                return done
+        return None
+
+    def note(self, counts: Counts, done: list[Done]) -> None:
+        """Remember what the warps of a CTA did that has these counts."""
+        self._alike.insert(0, (counts.copy(), done))
+        del self._alike[MOST_ALIKE:]
 
     def _told(self, counts: Counts) -> Done:
         threaded, names = self.threaded, self._units()

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from drywell.engine.llvm_memory import CONTEXT, CONTEXT_WORDS, WINDOW_FIELDS
 from drywell.engine.native.state import Blocks
 from drywell.machine.gmem import PLACE_ALIGN, GlobalMemory
+from drywell.machine.lanes import LANES
 from drywell.machine.local import LaneMemory
 from drywell.machine.smem import RESERVED_BYTES
-from drywell.machine.special import is_of_cta
+from drywell.machine.special import is_of_cta, value_of
 from drywell.machine.windows import CALL_PARAMS, GLOBAL_BASE
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from drywell.machine.warp import Warp
 
 Words = NDArray[np.int64]
-
-SHARED_BASE = CONTEXT["shared_base"]
 
 
 def range_ends(gmem: GlobalMemory) -> NDArray[np.uint64]:
@@ -84,27 +83,33 @@ class GridContext:
         elif bank.contexts.cta is not warp.cta:
             bank.contexts.renew(warp.cta)
         context: WarpContext = bank.contexts.contexts[warp.index]
-        for own in warp.lane_memories:
-            _set_own_window(context.at, own)
+        if warp.has_lane_memories:
+            for own in warp.lane_memories:
+                _set_own_window(context.at, own)
         return context
 
 
 class CtaContexts:
-    """The contexts of the warps of one CTA: of the one that has a bank now."""
+    """The contexts of the warps of one CTA: of the one that has a bank now. `executed` is what they count."""
 
     def __init__(self, common: Words, cta: Cta, layout: Layout, tables: Tables | None) -> None:
         count, bank = len(cta.warps), cta.bank
         steps = np.arange(count)
         self.cta = cta
-        self._own = [(k, name) for k, name in enumerate(layout.specials) if is_of_cta(name)]
+        own = [(k, name) for k, name in enumerate(layout.specials) if is_of_cta(name)]
+        values = np.zeros((len(own), LANES), np.uint32)
+        self._own = [(name, value) for (_, name), value in zip(own, values, strict=True)]
         self._specials = _special_addresses(cta, layout)
-        self._counts = counts = np.zeros((2, count, layout.num_places), np.int64)
+        for (k, _), value in zip(own, values, strict=True):
+            self._specials[:, k] = value.ctypes.data
+        self.executed = counts = np.zeros((2, count, layout.num_places), np.int64)
         self._blocks = None if tables is None else Blocks(cta, tables)
         machines = [None] * count if self._blocks is None else self._blocks.machines
         self._words = words = np.empty((count, CONTEXT_WORDS), np.int64)
         words[:] = common
         _set_window(words.T, "shared", cta.smem.data, 0, RESERVED_BYTES, cta.smem.end)
         columns: dict[str, Any] = {
+            "shared_base": [cta.smem.base] * count,
             "registers": bank.registers.ctypes.data + steps * bank.registers.strides[0],
             "runs": counts.ctypes.data + steps * counts.strides[1],
             "passed": counts.ctypes.data + counts.strides[0] + steps * counts.strides[1],
@@ -131,10 +136,9 @@ class CtaContexts:
         """Make them as new ones are, for a CTA with the same bank."""
         self.cta = cta
         self._words[:] = self._first
-        self._words[:, SHARED_BASE] = cta.smem.base
-        self._counts.fill(0)
-        for k, name in self._own:
-            self._specials[:, k] = cta.warps[0].special(name).ctypes.data
+        self.executed.fill(0)
+        for name, value in self._own:
+            value.fill(value_of(cta.warps[0], name))
         if self._blocks is not None:
             self._blocks.renew(cta)
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.engine.compiled_jumps import digest
-from drywell.engine.compiled_layout import CHUNK
+from drywell.engine.compiled_layout import CHUNK, GOES_ON
 from drywell.engine.compiled_run import FUEL, IS_EXACT, MAY_WAIT, PATIENCE, PENDING
 from drywell.engine.native import turn_words
 from drywell.engine.native.turn_words import GANG, SPLIT, WARP
@@ -95,6 +95,8 @@ class TurnWords:
     # ---------------------------------------------------------------- handing over
     def begin(self, warp: Warp) -> None:
         """Let the words be the state of a warp whose one split is written but for its lanes."""
+        self._held.clear()
+        del self._stacks[1:]
         self._live = self.at[len(WARP) + SPLIT["lanes"]] = _lanes(warp.live)
         self.is_away = True
 
@@ -238,7 +240,9 @@ def _rounds() -> Any:
 
 
 class Team:
-    """A cluster's warps in compiled code: the words of the gang and of each warp."""
+    """A cluster's warps in compiled code: the words of the gang and of each warp. Another cluster with the
+    same arrays can have it.
+    """
 
     def __init__(self, states: Sequence[WarpState], words: array[int], threaded: Threaded) -> None:
         count, size = len(states), turn_words.WARP_WORDS
@@ -247,23 +251,34 @@ class Team:
         self.address: int = self._words.ctypes.data
         self.at, self._table = at[: len(GANG)], at[len(GANG) : len(GANG) + count]
         self.at[:] = words
-        first = len(GANG) + count
-        self._addresses = {}
-        for k, state in enumerate(states):
-            begin = first + k * size
-            state.turns = TurnWords(state, threaded, at[begin : begin + size])
-            self._addresses[state.warp] = self.address + 8 * begin
         self.at[GANG["warps"]] = self.address + 8 * len(GANG)
-        self.version = -1
-        self.unstarted = list(states)
-        self.set_states(states)
-
-    def begin(self, entry_pc: int) -> None:
-        """Let the words be the state of warps that have executed nothing: one split each, at the entry."""
-        first, size = len(self._words) - len(self.states) * turn_words.WARP_WORDS, turn_words.WARP_WORDS
+        first = len(GANG) + count
+        self._turns = [
+            TurnWords(state, threaded, at[first + k * size : first + (k + 1) * size])
+            for k, state in enumerate(states)
+        ]
+        self._addresses = [self.address + 8 * (first + k * size) for k in range(count)]
         rows = self._words[first:].reshape(-1, size)
         rows[:, WARP["num_splits"]], rows[:, WARP["looked"]] = 1, _NEVER
-        rows[:, len(WARP) + SPLIT["pc"]], rows[:, len(WARP) + SPLIT["result"]] = entry_pc, _NO_RESULT
+        rows[:, len(WARP) + SPLIT["pc"]] = threaded.entry_pc
+        rows[:, len(WARP) + SPLIT["result"]] = _NO_RESULT
+        self._table[:] = array("q", self._addresses)
+        self._first = self._words.copy()
+        self.take(states)
+
+    def take(self, states: Sequence[WarpState]) -> None:
+        """Let it be of these warps, none of whose words are their state."""
+        self._words[:] = self._first
+        for state, turns in zip(states, self._turns, strict=True):
+            state.turns = turns
+            turns.is_away = False
+        self._places = {id(state): address for state, address in zip(states, self._addresses, strict=True)}
+        self.version = -1
+        self.states = self.unstarted = list(states)
+        self.at[GANG["num_warps"]] = len(states)
+
+    def begin(self) -> None:
+        """Let the words be the state of warps that have executed nothing: one split each, at the entry."""
         for state in self.states:
             state.turns.begin(state.warp)
 
@@ -273,7 +288,7 @@ class Team:
         self.unstarted = [state for state in self.unstarted if state in self.states]
         self.at[GANG["num_warps"]] = len(states)
         for k, state in enumerate(states):
-            self._table[k] = self._addresses[state.warp]
+            self._table[k] = self._places[id(state)]
 
 
 class Rounds:
@@ -318,16 +333,28 @@ class Rounds:
         """Return the team of a gang's warps that have not ended."""
         states, team = gang.states, gang.team
         if team is None:
-            are_new = all(state.context is None and not state.counts for state in states)
-            for state in states:
-                self._prepare(self.native.context(state))
-            team = gang.team = Team(states, self._words, self.native.threaded)
-            if are_new:
-                team.begin(self.native.threaded.entry_pc)
+            team = gang.team = self._new_team(gang, states)
         elif len(team.states) != len(states):
             team.set_states(states)
         found: Team = team
         return found
+
+    def _new_team(self, gang: Gang, states: list[WarpState]) -> Team:
+        """Return the team of warps that have none, that of an earlier cluster where there is such."""
+        if any(state.context is not None or state.counts for state in states):
+            for state in states:
+                self._prepare(self.native.context(state))
+            return Team(states, self._words, self.native.threaded)
+        for state in states:
+            self._prepare(self.native.context(state))
+        berth = gang.ctas[0].cluster.berth
+        team: Team | None = berth.team
+        if team is None:
+            team = berth.team = Team(states, self._words, self.native.threaded)
+        else:
+            team.take(states)
+        team.begin()
+        return team
 
     # ---------------------------------------------------------------- rounds
     def run(self, gang: Gang, limit: int) -> tuple[int, bool]:
@@ -377,17 +404,27 @@ class Rounds:
             self._start(team)
         if at[GANG["exits"]]:
             at[GANG["exits"]] = 0
-            for state in team.states:
-                state.turns.note_exits(state.warp)
+            self._note_exits(team)
         return why
 
     def _start(self, team: Team) -> None:
         """Note which warps have come to an instruction."""
-        spans = self.native.threaded.spans
-        for state in [s for s in team.unstarted if s.turns.at[WARP["has_run"]]]:
-            team.unstarted.remove(state)
-            if not state.warp.span.line:
-                state.warp.span = spans[state.turns.at[len(WARP) + SPLIT["pc"]]]
+        spans, left = self.native.threaded.spans, []
+        for state in team.unstarted:
+            words = state.turns.at
+            if not words[WARP["has_run"]]:
+                left.append(state)
+            elif not state.warp.span.line:
+                state.warp.span = spans[words[len(WARP) + SPLIT["pc"]]]
+        team.unstarted = left
+
+    def _note_exits(self, team: Team) -> None:
+        """Note which lanes have exited, and which CTAs have ended with the last of them."""
+        for state in team.states:
+            state.turns.note_exits(state.warp)
+        if team.at[GANG["has_ended"]]:
+            for cta in {id(state.warp.cta): state.warp.cta for state in team.states}.values():
+                cta.warp_ended()
 
     def _finish_round(self, team: Team, limit: int) -> tuple[int, bool]:
         """Give the warps that are left in a round their turns by hand."""
@@ -434,7 +471,8 @@ class Rounds:
         status, split = None, None
         if why >= turn_words.STEPS:
             split, status = state.splits[words[WARP["chosen"]]], why - turn_words.STEPS
-            self.native.account(state, split.pc, status)
+            if self.native.account(state, split.pc, status):
+                status = GOES_ON
         else:
             interpreter.wake(state)
             split = state.choose()

@@ -94,6 +94,8 @@ class Native:
 
             self._tables = Tables(self.grid)
         tables: Tables = self._tables
+        if self.is_quiet:
+            tables.let_products_wait()
         return tables
 
     def run(
@@ -135,6 +137,8 @@ class Native:
         if self.is_quiet:
             at[PENDING] = len(self.grid.pending)
         result = self.drive(context.address, pc)
+        if self.is_quiet:
+            self._machine_tables().perform_waiting()
         split.back_jumps, split.seen = at[BACK_JUMPS], at[SEEN]
         if at[CHANGED]:
             at[CHANGED] = 0
@@ -145,14 +149,16 @@ class Native:
         self.account(state, pc, status)
         return pc, status
 
-    def account(self, state: WarpState, pc: int, status: int) -> None:
-        """Make the plan that was missing where compiled code has left, and count what it has not executed."""
+    def account(self, state: WarpState, pc: int, status: int) -> bool:
+        """Make the plan that was missing where compiled code has left, and count what it has not executed;
+        say whether it could go on now.
+        """
         context = state.context
         if status == LEFT:
-            if context.block is not None and context.block[MISSED_PLAN]:
-                context.machine.learn()
-        elif status == MISSED:
+            return bool(context.block is not None and context.block[MISSED_PLAN]) and context.machine.learn()
+        if status == MISSED:
             context.passed[pc : self.layout.lanes_end[pc]] += 1
+        return False
 
     def digest(self, warp: Warp, target: int) -> int:
         """Return the digest that compiled code takes of a jump's target and a warp's registers."""

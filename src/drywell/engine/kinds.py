@@ -191,6 +191,8 @@ class Kinds:
             for pc, instruction in enumerate(linked.function.code, linked.pc_base):
                 if not isinstance(instruction, ops.Bound):
                     continue
+                if instruction.declaration.name == "tcgen05_alloc" and self._most_together > 1:
+                    threaded.watched.add(pc)
                 if threaded.turn_ends[pc] or pc in divisions or not is_arithmetic(instruction):
                     is_compared = bool(compared) and instruction.span in compared
                     site = _Site(threaded, linked, pc, instruction, divisions.get(pc), is_compared)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from drywell.arch import Gpu
 from drywell.base.activity import WarpActivity
 from drywell.base.errors import BudgetError, DeadlockError, DrywellError, KernelFault
-from drywell.base.events import Observer
+from drywell.base.events import Clocked, Observer
 from drywell.base.options import Options
 from drywell.base.span import Span
 from drywell.engine.blas_threads import one_blas_thread
@@ -23,13 +24,14 @@ from drywell.engine.compiled_code import compiled_code
 from drywell.engine.compiled_layout import Forms, no_form
 from drywell.engine.compiled_run import Native
 from drywell.engine.kinds import Kinds
+from drywell.engine.lent import lent_threaded
 from drywell.engine.native.tensor_core_multiplier import Multiplier
 from drywell.engine.remainders import watch_descriptors
 from drywell.engine.scheduler import Scheduler
 from drywell.engine.threaded import Threaded, compile_executable
 from drywell.engine.timed import Tell, TimedScheduler
 from drywell.engine.trace import Trace
-from drywell.engine.workers import in_processes, num_workers
+from drywell.engine.workers import dealt_out, in_processes, num_wanted, num_workers
 from drywell.machine.gmem import GlobalMemory
 from drywell.machine.grid import Dim3, Grid, Kernel, num_modelled_sms
 from drywell.machine.lanes import LANES
@@ -76,12 +78,18 @@ def smem_symbols(executable: Executable) -> tuple[SmemSymbol, ...]:
     return tuple(SmemSymbol(name, offset, size) for name, offset, size in executable.shared_symbols)
 
 
-def _kernel(executable: Executable, launch: Launch) -> Kernel:
+@lru_cache(maxsize=16)
+def _register_layout(widths: tuple[int, ...]) -> RegisterLayout:
+    return RegisterLayout(widths)
+
+
+def kernel_of(executable: Executable, launch: Launch) -> Kernel:
+    """Return what a kernel needs of the machine."""
     start = executable.dynamic_shared_base if launch.dynamic_smem else executable.static_shared_end
     symbols = smem_symbols(executable)
     return Kernel(
         executable.entry.name,
-        RegisterLayout(executable.register_widths),
+        _register_layout(executable.register_widths),
         start - SHARED_BASE,
         launch.dynamic_smem,
         symbols,
@@ -124,17 +132,21 @@ def run(
 
     KeyboardInterrupt passes through. Raises LaunchError for dimensions that cannot be.
     """
-    threaded = compile_executable(executable, addresses)
-    given = _Given(executable, launch, gmem, addresses, gpu, options, tuple(observers), trace, threaded, tell)
     is_watched = bool(observers) or trace is not None
-    count, alone = num_workers(executable, options, *_homes(given), is_watched)
-    if judge is not None and (by_kinds := _run_by_kinds(given, judge)) is not None:
-        return replace(by_kinds, alone=alone)
-    if observers:
-        watch_descriptors(threaded, executable)
-    with one_blas_thread(), rare_collections():
-        shared = _run_in_shares(given, count) if count > 1 else None
-        return shared or replace(_run_share(given, (0, 1)), alone=alone)
+    with lent_threaded(executable, addresses) as threaded:
+        given = _Given(
+            executable, launch, gmem, addresses, gpu, options, tuple(observers), trace, threaded, tell
+        )
+        count, alone = num_workers(executable, options, *_homes(launch, gpu, options), is_watched)
+        if judge is not None and (by_kinds := _run_by_kinds(given, judge)) is not None:
+            return replace(by_kinds, alone=alone)
+        if is_watched:
+            given = replace(given, threaded=compile_executable(executable, addresses))
+        if observers:
+            watch_descriptors(given.threaded, executable)
+        with one_blas_thread(), rare_collections():
+            shared = _run_in_shares(given, count) if count > 1 else None
+            return shared or replace(_run_share(given), alone=alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +165,16 @@ class _Given:
     tell: Tell | None = None
 
 
-def _homes(given: _Given) -> tuple[int, int]:
-    """Return how many clusters the launch has, and how many find SMs of their own."""
-    num_ctas, size = prod(given.launch.grid), max(prod(given.launch.cluster), 1)
-    return num_ctas // size, num_modelled_sms(given.options, given.gpu, num_ctas) // size
+def _homes(launch: Launch, gpu: Gpu, options: Options) -> tuple[int, int]:
+    """Return how many clusters a launch has, and how many find SMs of their own."""
+    num_ctas, size = prod(launch.grid), max(prod(launch.cluster), 1)
+    num_clusters = num_ctas // size
+    return num_clusters, min(num_modelled_sms(options, gpu, num_ctas) // size, num_clusters)
+
+
+def wants_workers(launch: Launch, gpu: Gpu, options: Options, is_watched: bool) -> bool:
+    """Say whether a launch is to be shared out over processes, if its clusters cannot notice each other."""
+    return num_wanted(options, *_homes(launch, gpu, options), is_watched)[0] > 1
 
 
 def _run_in_shares(given: _Given, count: int) -> Outcome | None:
@@ -164,14 +182,18 @@ def _run_in_shares(given: _Given, count: int) -> Outcome | None:
     first: list[Grid] = []
 
     def work(k: int) -> tuple[int, tuple[WarpActivity, ...], Counter[str]] | None:
-        outcome = _run_share(given, (k, count))
+        outcome = _run_share(given, next_home)
         first.append(outcome.grid)
         is_plain = outcome.error is None and not outcome.grid.remarks
         return (outcome.executed, outcome.activity, outcome.grid.unsettled) if is_plain else None
 
-    parts = in_processes(count, given.gmem, work)
+    with dealt_out(_homes(given.launch, given.gpu, given.options)[1]) as next_home:
+        parts = in_processes(count, given.gmem, work)
     executed = sum(part[0] for part in parts or ())
-    if parts is None or executed > given.options.max_instructions:
+    if parts is None:
+        return None
+    if executed > given.options.max_instructions:
+        given.gmem.restore()
         return None
     (grid,) = first
     grid.unsettled = sum((part[2] for part in parts), Counter())
@@ -206,7 +228,7 @@ def _run_by_kinds(given: _Given, judge: Judge) -> Outcome | None:
     """
     options, launch = given.options, given.launch
     is_plain = options.schedule == "eager" and options.engine != "interpreter" and given.trace is None
-    num_clusters, _ = _homes(given)
+    num_clusters, _ = _homes(launch, given.gpu, options)
     num_warps = -(-prod(launch.block) // LANES) * prod(launch.cluster)
     if not is_plain or not may_compare(given.executable, num_clusters, num_warps):
         return None
@@ -258,7 +280,7 @@ def _run_telling(given: _Given, telling: _Telling, observers: tuple[Observer, ..
     if observers:
         watch_descriptors(threaded, given.executable)
     try:
-        return _run_share(replace(given, observers=observers, threaded=threaded), (0, 1), telling=telling)
+        return _run_share(replace(given, observers=observers, threaded=threaded), telling=telling)
     finally:
         threaded.steps.clear()  # they know it: nothing is left for the garbage collector
 
@@ -308,16 +330,27 @@ def _scheduler(given: _Given, grid: Grid, native: Native | None) -> Scheduler:
     return Scheduler(given.threaded, grid, options, sites, native, lambda: meeting_place(executable) is None)
 
 
+def _give_clock(grid: Grid) -> None:
+    """Tell those who observe a timed run when it is."""
+    for observer in grid.observers:
+        if isinstance(observer, Clocked):
+            observer.begin(lambda: grid.clock)
+
+
 def _run_share(
-    given: _Given, share: tuple[int, int], has_forms: bool = True, telling: _Telling | None = None
+    given: _Given,
+    next_home: Callable[[], int | None] | None = None,
+    has_forms: bool = True,
+    telling: _Telling | None = None,
 ) -> Outcome:
-    """Run a share of the clusters until it ends or cannot go on. Native arrivals are in no ledger: where an
-    error tells of them, the run is taken again without. With `telling` it is not, and tells what clusters do.
+    """Run the clusters, or those of one home after the other, until they end or cannot go on. Native arrivals
+    are in no ledger: where an error tells of them, the run is taken again without. With `telling` it is not,
+    and tells what clusters do.
     """
     launch = given.launch
     observers, trace, threaded = given.observers, given.trace, given.threaded
     grid = Grid(
-        _kernel(given.executable, launch),
+        kernel_of(given.executable, launch),
         gmem=given.gmem,
         gpu=given.gpu,
         grid_dim=launch.grid,
@@ -327,7 +360,7 @@ def _run_share(
         options=given.options,
         observers=observers if trace is None else (*observers, trace),
         is_explicit_cluster=launch.is_explicit_cluster,
-        share=share,
+        next_home=next_home,
     )
     if telling is not None:
         telling.begin(given, grid)
@@ -337,9 +370,11 @@ def _run_share(
         trace.attach(grid, given.executable, given.addresses, threaded)
     native = None
     is_timed = given.options.schedule == "timed"
+    if is_timed:
+        _give_clock(grid)
     if trace is None and given.options.engine != "interpreter" and not is_timed:
         native = _native(given, grid, has_forms, telling)
-    may_retake = native is not None and native.is_quiet and share[1] == 1 and telling is None
+    may_retake = native is not None and native.is_quiet and next_home is None and telling is None
     scheduler = _scheduler(given, grid, native)
     error: DrywellError | None = None
     with np.errstate(all="ignore"):
@@ -349,6 +384,6 @@ def _run_share(
             error = raised
     if may_retake and error is not None and _tells_of_arrivals(error, given.options.max_instructions):
         given.gmem.restore()
-        return _run_share(given, share, has_forms=False)
+        return _run_share(given, has_forms=False)
     scheduler.close()
     return Outcome(grid, scheduler.interpreter.executed, scheduler.told(), error)

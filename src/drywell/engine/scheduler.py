@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from drywell.base.activity import WarpActivity
 from drywell.base.errors import BudgetError, DrywellError
 from drywell.base.options import Options
-from drywell.engine.activity import Activity, Ended, told
+from drywell.engine.activity import Activity, Done, Ended, told
 from drywell.engine.compiled_layout import CHUNK
 from drywell.engine.compiled_run import Native
 from drywell.engine.interpreter import Interpreter
@@ -52,7 +52,9 @@ SPIN_LOOK = 4_000
 """Instructions of one warp that such a look executes at most."""
 
 REMEMBERED = 256
-"""Warps that have ended and keep what they held, for whoever looks: those of a long grid would not fit."""
+"""Warps that have ended and keep what they held, for whoever looks: those of a long grid would not fit. Where
+rounds run in compiled code none do: an error that tells of them is told by a run without.
+"""
 
 FORGOTTEN_AT_ONCE = 32
 """How many more may be kept, so that this is looked at now and then."""
@@ -93,13 +95,13 @@ def _goes_before(op: AsyncOp, access: AsyncOp) -> bool:
 
 
 class Gang:
-    """The warps of one cluster that have not ended; their states are made when first asked for. `team` is
-    what compiled code knows of them together.
+    """The warps of one cluster that have not ended, of its `ctas`; their states are made when first asked
+    for. `team` is what compiled code knows of them together.
     """
 
     def __init__(self, ctas: tuple[Any, ...], begin: Callable[[Any], WarpState]) -> None:
         self.team: Any = None
-        self._ctas = ctas
+        self.ctas = ctas
         self._begin = begin
         self._states: list[WarpState] | None = None
 
@@ -107,7 +109,7 @@ class Gang:
     def states(self) -> list[WarpState]:
         """Return the states of its warps, in order."""
         if self._states is None:
-            self._states = [self._begin(warp) for cta in self._ctas for warp in cta.warps]
+            self._states = [self._begin(warp) for cta in self.ctas for warp in cta.warps]
         return self._states
 
     @property
@@ -307,13 +309,44 @@ class Scheduler:
             for gang in [gang for gang in gangs if gang.has_ended]:
                 self.gangs.remove(gang)
             self.finished += done
-            self._forget()
+            if not len(self.grid.pending):
+                if self.rounds is None:
+                    self._forget()
+                else:
+                    self._retire()
             self._admit()
+
+    def _retire(self) -> None:
+        """Let go of clusters that have ended."""
+        left, clusters = [], set()
+        for cta, members in groupby(self.finished, lambda state: state.warp.cta):
+            states = list(members)
+            if not all(other.has_exited for other in cta.cluster.ctas):
+                left += states
+                continue
+            for state, done in zip(states, self._done(states), strict=True):
+                self.ended.append((cta.linear, state.warp.index, cta.index, done))
+            clusters.add(cta.cluster)
+        self.finished = left
+        for cluster in clusters:
+            self.grid.let_go(cluster)
+
+    def _done(self, states: list[WarpState]) -> list[Done]:
+        """Return what warps of one CTA did: as a rule all of it, and what those of another CTA did."""
+        native, contexts = self.interpreter.native, states[0].warp.cta.bank.contexts
+        is_whole = native is not None and contexts is not None and len(states) == len(contexts.contexts)
+        if not is_whole or any(state.counts for state in states):
+            return [self.activity.of(self.counts(state)) for state in states]
+        found: list[Done] | None = self.activity.alike(contexts.executed)
+        if found is None:
+            found = [self.activity.of(self.counts(state)) for state in states]
+            self.activity.note(contexts.executed, found)
+        return found
 
     def _forget(self) -> None:
         """Let go of what warps held that ended long ago, and of those whose whole cluster has ended."""
         last = len(self.finished) - REMEMBERED
-        if last < FORGOTTEN_AT_ONCE or len(self.grid.pending):
+        if last < FORGOTTEN_AT_ONCE:
             return
         clusters: dict[Any, list[WarpState]] = {}
         for state in (*self.early, *self.finished[:last]):

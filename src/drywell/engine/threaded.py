@@ -426,7 +426,10 @@ def _memory_step(
 ) -> Step:
     def step(w: Any) -> Any:
         o.m = w
-        result = semantics(o, *[read(w) for read in readers])
+        try:
+            result = semantics(o, *[read(w) for read in readers])
+        finally:
+            o.m = None  # threaded code outlives the run
         if write is not None:
             write(w, result)
         return None

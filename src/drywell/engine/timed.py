@@ -53,12 +53,19 @@ class TimedScheduler(Scheduler):
     """Drives a grid by the clock. `tell` is told of every interval (None: nobody asks)."""
 
     def __init__(
-        self, threaded: Any, grid: Any, options: Any, sites: Any, executable: Executable, tell: Tell | None
+        self,
+        threaded: Any,
+        grid: Any,
+        options: Any,
+        sites: Any,
+        executable: Executable,
+        tell: Tell | None,
+        units: Units | None = None,
     ) -> None:
         super().__init__(threaded, grid, options, sites)
         self.t = timing(options.gpu)
         self.ghz = grid.gpu.boost_clock_mhz / 1000
-        self.units = Units(self.t, self.ghz)
+        self.units = units or Units(self.t, self.ghz)
         self.costs = Costs(executable, self.t)
         self.tell = tell
         self.now = 0.0
@@ -83,15 +90,19 @@ class TimedScheduler(Scheduler):
         self._admit()
         while self.gangs or len(self.grid.pending):
             while self._due:
-                at, _, what = heappop(self._due)
-                self.now = max(at, self.now)
-                self.grid.clock = int(self.now)
-                if isinstance(what, AsyncOp):
-                    self._perform(what)
-                else:
-                    self._issue(what)
+                self._go_on()
             if (self.gangs or len(self.grid.pending)) and not self._unblock():
                 raise self._stalled()
+
+    def _go_on(self) -> None:
+        """Let happen what is due next."""
+        at, _, what = heappop(self._due)
+        self.now = max(at, self.now)
+        self.grid.clock = int(self.now)
+        if isinstance(what, AsyncOp):
+            self._perform(what)
+        else:
+            self._issue(what)
 
     def _unblock(self) -> bool:
         """Go on although nothing is due: a wait gives up by itself, or a cluster finds room."""
@@ -272,9 +283,11 @@ class TimedScheduler(Scheduler):
             return
         flight, issued = self._flights[op]
         is_done = pending.advance(op)
-        cause = self._told_work(op, flight, issued) if is_done else None
+        cause = self._work(op, flight, issued)
         if is_done:
             del self._flights[op]
+            if cause is not None and self.tell is not None:
+                self.tell(cause)
         else:
             self._plan(max(flight.moments[op.stage], self.now), op)
         if self.fresh:
@@ -300,16 +313,15 @@ class TimedScheduler(Scheduler):
         )  # fmt: skip
         self.tell(stall)
 
-    def _told_work(self, op: AsyncOp, flight: Flight, issued: float) -> Interval | None:
+    def _work(self, op: AsyncOp, flight: Flight, issued: float) -> Interval | None:
+        """Return what an operation has done so far, when somebody asks."""
         if self.tell is None:
             return None
         who = op.warp
-        work = Interval(
+        return Interval(
             "busy", flight.unit, flight.begin, flight.end, who.sm.index, who.cta.linear, who.index,
             what=op.what, kind=op.work.role, span=op.span, issued=issued, done=self.now,
         )  # fmt: skip
-        self.tell(work)
-        return work
 
 
 def _first_words(text: str) -> str:

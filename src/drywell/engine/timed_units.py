@@ -23,13 +23,18 @@ LANE_BYTES = 4 * 32
 _COLUMN_BYTES = 4 * 128
 """The bytes of a column of Tensor Memory."""
 
+_CELLS_PER_CYCLE = 256
+"""Cells of D that a tensor pipe serves in a cycle at its peak: 128 rows, two columns. MEASURED: published
+umma_throughput.csv of SemiAnalysisAI/microbench-blackwell.
+"""
+
 ROW_BYTES, NARROW_ROW_BYTES = 128, 16
 """The longest row that the copy engine moves in one request, and what counts as a short one."""
 
 MEASURED_ISSUES = 2
-"""Cycles within the measured latency of an mma that instructions take here by themselves: between the
-readings of the clock stand the mma and, behind the wait, a branch. FITTED: 2, not 3, as the measured
-latencies of bf16 and e4m3 come out nearer (0.16 against 0.63 %), those that tests/timing scores too.
+"""Cycles within the measured latency of an mma that instructions take here by themselves, counted in the text
+between the two readings of the clock: the mma is issued one cycle behind the first, and behind the wait a
+branch one before the second. With it an executed kernel takes the cycles of the closed form.
 """
 
 
@@ -84,13 +89,23 @@ class Flight:
 
 
 class Units:
-    """All SMs and what they share: L2 and DRAM. `ghz` is the SM clock."""
+    """All SMs and what they share: L2 and DRAM. `ghz` is the SM clock, `share` how much of both goes to the
+    SMs that are driven, 0 to 1.
 
-    def __init__(self, t: Timing, ghz: float) -> None:
+    What has been done so far: `flops` of the tensor pipes, the `full_cycles` that they take at their peak,
+    all SMs added up; `loaded_bytes` of copies.
+    """
+
+    def __init__(self, t: Timing, ghz: float, share: float = 1.0) -> None:
         self.t = t
         self.ghz = ghz
         self.l2 = Port()
         self.dram = Port()
+        self.l2_bytes_per_cycle = share * t.l2_tb_per_s * 1000 / ghz
+        self.dram_bytes_per_cycle = share * t.dram_tb_per_s * 1000 / ghz
+        self.flops = 0.0
+        self.full_cycles = 0.0
+        self.loaded_bytes = 0.0
         self._sms: dict[int, SmUnits] = {}
         self._touched: set[Any] = set()
 
@@ -138,7 +153,9 @@ class Units:
         time here.
         """
         t, work = self.t, op.work
-        M, N, _ = work.shape
+        M, N, K = work.shape
+        self.flops += 2.0 * M * N * K
+        self.full_cycles += M * N / _CELLS_PER_CYCLE
         operands: Operands = "TS" if any(name == "A" for name, _, _ in work.operands) else "SS"
         interval = mma_interval_cycles(t, M, N, work.cta_group, operands)
         whole = mma_latency_cycles(t, M, N, work.cta_group, operands, work.kind.startswith("mx"))
@@ -172,21 +189,27 @@ class Units:
         cycles = max(requests * row_cycles, t.tma_issue_cycles)
         begin = here.tma.take(now, cycles)
         num_bytes = rows * row_bytes
-        through = self.l2.take(begin, num_bytes / (t.l2_tb_per_s * 1000 / self.ghz))
+        through = self.l2.take(begin, num_bytes / self.l2_bytes_per_cycle)
         end = max(begin + cycles, through)
         if op.work.role in ("store", "reduce"):
             moments = (end,) * (len(op.stages) - 1) + (end + t.store_drain_cycles,)
             return Flight("tma", begin, begin + cycles, moments)
         wait_ns = t.tma_latency_ns
-        if key is not None and key not in self._touched:
-            self._touched.add(key)
-            through = self.dram.take(begin, num_bytes / (t.dram_tb_per_s * 1000 / self.ghz))
+        self.loaded_bytes += num_bytes
+        if key is not None and self.is_from_dram(op, key, num_bytes):
+            through = self.dram.take(begin, num_bytes / self.dram_bytes_per_cycle)
             end = max(end, through)
             wait_ns += t.dram_extra_latency_ns
         if not here.has_loaded:
             here.has_loaded = True
             wait_ns += t.first_load_ns
         return Flight("tma", begin, begin + cycles, (end + wait_ns * self.ghz,) * len(op.stages))
+
+    def is_from_dram(self, op: AsyncOp, key: Any, num_bytes: int) -> bool:
+        """Say whether a load of what `key` names comes from DRAM: its first does."""
+        is_first = key not in self._touched
+        self._touched.add(key)
+        return is_first
 
 
 def traffic_of(op: AsyncOp) -> tuple[int, int, Any]:

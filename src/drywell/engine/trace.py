@@ -6,7 +6,7 @@ of registers are kept where a lane instruction, or one by which lanes exchange v
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +50,8 @@ class Trace:
     """Logs a run; an observer too. Of the CTAs in `ctas` (None: of all) everything is kept, of others only
     what they write to global memory.
 
-    `moment` counts steps of all warps from 1, `order` steps and accesses together.
+    `moment` counts steps of all warps from 1, `order` steps and accesses together; `clocks` says at which
+    cycle of a timed run each of these was.
     """
 
     def __init__(self, ctas: Collection[int] | None = None) -> None:
@@ -64,6 +65,21 @@ class Trace:
         self.grid: Any = None
         self.executable: Executable | None = None
         self.addresses: dict[str, int] = {}
+        self.clocks: list[int] = [0]
+        self._clock: Callable[[], int] | None = None
+
+    def begin(self, clock: Callable[[], int]) -> None:
+        """Take the clock of a timed run."""
+        self._clock = clock
+
+    def clock_at(self, order: int) -> int:
+        """Return the cycle of a step or access, -1 when the run was not timed."""
+        return self.clocks[order] if self._clock is not None else -1
+
+    def _next(self) -> None:
+        self.order += 1
+        if self._clock is not None:
+            self.clocks.append(self._clock())
 
     def wants(self, cta: int) -> bool:
         """Say whether everything of a CTA is kept."""
@@ -83,7 +99,7 @@ class Trace:
 
         def traced(w: Any) -> Any:
             self.moment += 1
-            self.order += 1
+            self._next()
             if self.wants(w.cta.linear):
                 self._note(w, pc, guard, kept)
             return step(w)
@@ -107,7 +123,7 @@ class Trace:
         if isinstance(event, Access):
             is_result = event.space == "global" and event.is_write
             if is_result or self.wants(event.agent.cta) or self.wants(event.home):
-                self.order += 1
+                self._next()
                 self.accesses.append(Noted(self.order, self.moment, event))
         elif isinstance(event, Issued) and self.wants(event.agent.cta):
             number = event.agent.operation

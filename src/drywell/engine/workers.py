@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import mmap
 import os
 import pickle
 import signal
@@ -27,8 +26,6 @@ import numpy as np
 
 from drywell.base.options import Options
 from drywell.machine.gmem import GlobalMemory
-from drywell.machine.lanes import LaneBuffer
-from drywell.machine.windows import GLOBAL_BASE
 from drywell.program.independence import meeting_place
 from drywell.program.link import Executable
 
@@ -36,6 +33,9 @@ CLUSTERS_PER_WORKER = 8
 """Clusters that make it worth starting a worker when nobody says how many there should be: one costs some
 milliseconds.
 """
+
+MOST_HANDS = 1024
+"""As many as the smallest pipe holds."""
 
 T = TypeVar("T")
 
@@ -51,6 +51,13 @@ def num_workers(
     Several give what one gives only if clusters cannot notice each other, nothing watches the whole, and the
     schedule draws no order from all warps.
     """
+    count, why = num_wanted(options, num_clusters, num_homes, is_watched)
+    place = meeting_place(executable) if count > 1 else None
+    return (count, why) if place is None else (1, f"{place[0]}: the kernel {place[1]}")
+
+
+def num_wanted(options: Options, num_clusters: int, num_homes: int, is_watched: bool) -> tuple[int, str]:
+    """Return the same, of a kernel whose clusters cannot notice each other."""
     wanted = options.workers
     if wanted is None:
         wanted = min(len(os.sched_getaffinity(0)) if _can_fork() else 1, num_clusters // CLUSTERS_PER_WORKER)
@@ -63,14 +70,37 @@ def num_workers(
         return 1, "the run is checked or observed as a whole"
     if options.schedule != "eager":
         return 1, f"the {options.schedule} schedule orders all warps of the grid"
-    place = meeting_place(executable)
-    if place is not None:
-        return 1, f"{place[0]}: the kernel {place[1]}"
     return wanted, ""
 
 
 def _can_fork() -> bool:
     return sys.platform == "linux"
+
+
+@contextmanager
+def dealt_out(count: int) -> Iterator[Callable[[], int | None]]:
+    """Deal out the numbers below `count` to this process and those that it forks inside the block: whoever
+    calls what is given gets the lowest that nobody has had, None when there is none.
+
+    They stand in a pipe, a hand of numbers in every four bytes, which nobody waits for and which needs no
+    lock that a process that ends could hold.
+    """
+    size = -(-count // MOST_HANDS)
+    with _uninterrupted():
+        read_end, write_end = os.pipe()
+        os.write(write_end, np.arange(-(-count // size), dtype=np.int32).tobytes())
+        os.close(write_end)
+
+    def numbers() -> Iterator[int]:
+        while hand := os.read(read_end, 4):
+            first = int.from_bytes(hand, sys.byteorder) * size
+            yield from range(first, min(first + size, count))
+
+    own = numbers()
+    try:
+        yield lambda: next(own, None)
+    finally:
+        os.close(read_end)
 
 
 def in_processes(count: int, gmem: GlobalMemory, work: Callable[[int], T | None]) -> list[T] | None:
@@ -80,11 +110,11 @@ def in_processes(count: int, gmem: GlobalMemory, work: Callable[[int], T | None]
 
     Whatever else `work(0)` raises passes through. No process is left in any case.
     """
-    original = gmem.buffer
     workers: list[_Worker] = []
     results: list[T] = []
+    if not gmem.share():
+        return None
     try:
-        gmem.buffer = LaneBuffer(_shared_copy(gmem))
         with _uninterrupted() as usual:
             for k in range(1, count):
                 workers.append(_start(work, k, usual))
@@ -101,16 +131,8 @@ def in_processes(count: int, gmem: GlobalMemory, work: Callable[[int], T | None]
                 worker.end()
     if len(results) == count:
         return results
-    gmem.buffer = original
+    gmem.restore()
     return None
-
-
-def _shared_copy(gmem: GlobalMemory) -> Any:
-    """Return the bytes of global memory in memory that processes to come will share."""
-    used = gmem.arrays[-1].end - GLOBAL_BASE if gmem.arrays else 0
-    shared = np.frombuffer(mmap.mmap(-1, gmem.buffer.data.size), np.uint8)
-    shared[:used] = gmem.buffer.data[:used]
-    return shared
 
 
 _HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)

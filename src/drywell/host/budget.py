@@ -28,18 +28,19 @@ _OWNERS = {"mma": "accumulators", "cp": "copied from shared memory", "st": "stor
 
 def budget(
     what: GemmConfig | LaunchFile | str | Path,
-    gpu: str | None = None,
+    gpu: arch.Gpu | str | None = None,
     *,
     runs: bool = False,
+    snapshot: TmemSnapshot | None = None,
     ptxas: str = "ptxas",
 ) -> Budget:
     """Return what a GEMM configuration or a launch file takes of an SM, by owner, and what does not fit.
 
-    `gpu` is the launch file's own, or b200, when left out. Of a launch, registers come from `.maxnreg` and
-    `setmaxnreg`, else from `ptxas -v` when there is such a program and it takes the text, else from what is
-    alive (ASSUMED). With `runs` a launch is run, unchecked, and the columns of Tensor Memory are those that
-    its first CTA took, by what wrote them. Raises LaunchError, PtxError and UnsupportedError as a launch
-    does.
+    `gpu` (a name, or numbers like it) is the launch file's own, or b200, when left out. Of a launch,
+    registers come from `.maxnreg` and `setmaxnreg`, else from `ptxas -v` when there is such a program and it
+    takes the text, else from what is alive (ASSUMED). With `runs` a launch is run, unchecked, and the columns of Tensor Memory are those that
+    its first CTA took, by what wrote them; a `snapshot` of a run that has been says the same. Raises
+    LaunchError, PtxError and UnsupportedError as a launch does.
 
     Example:
         >>> found = budget(GemmConfig(4096, 4096, 4096, tile=(128, 256, 64), stages=5))
@@ -47,10 +48,15 @@ def budget(
         (False, 22528, 'tile = (128, 192, 64)')
     """
     if isinstance(what, GemmConfig):
-        return gemm_budget(what, arch.load(gpu or "b200"))
+        return gemm_budget(what, _gpu(gpu or "b200"))
     launch = what if isinstance(what, LaunchFile) else read_launch_file(what)
-    snapshot = launch.run(check="off", observe=("tmem",))[0].tmem(0) if runs else None
-    return _launch_budget(launch, arch.load(gpu or launch.gpu), snapshot, ptxas)
+    if runs:
+        snapshot = launch.run(check="off", observe=("tmem",))[0].tmem(0)
+    return _launch_budget(launch, _gpu(gpu or launch.gpu), snapshot, ptxas)
+
+
+def _gpu(gpu: arch.Gpu | str) -> arch.Gpu:
+    return gpu if isinstance(gpu, arch.Gpu) else arch.load(gpu)
 
 
 def _launch_budget(launch: LaunchFile, gpu: arch.Gpu, snapshot: TmemSnapshot | None, ptxas: str) -> Budget:

@@ -16,11 +16,13 @@ from drywell.engine.run import smem_symbols
 from drywell.machine.gmem import GlobalMemory
 from drywell.machine.smem import SmemSymbol, name_in
 from drywell.machine.windows import OFFSET_MASK
+from drywell.observe.cell_history import CellHistory
 from drywell.observe.hazards.checker import Checker, Told
 from drywell.observe.hazards.declared import Declared
 from drywell.observe.hazards.report import in_turn
 from drywell.observe.hazards.rules import LEVELS, Level
 from drywell.observe.ledger import Ledgers
+from drywell.observe.moments import FindingMoments, Moments
 from drywell.observe.roles import Roles
 from drywell.observe.tensor_memory import TmemMap
 from drywell.observe.timeline import Timeline
@@ -29,24 +31,31 @@ from drywell.program.link import Executable
 from drywell.program.stored_types import f32_stores
 
 Dim3 = tuple[int, int, int]
-_OBSERVABLE = ("tmem", "roles", "ledgers", "timeline")
+_OBSERVABLE = ("tmem", "roles", "ledgers", "history", "timeline")
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Those who watch one launch; None stands for one that was not asked for."""
+    """Those who watch one launch; None stands for one that was not asked for, `others` are the caller's."""
 
     tmem_map: TmemMap | None
     checker: Checker | None
     roles: Roles | None
     ledgers: Ledgers | None = None
     timeline: Timeline | None = None
+    others: tuple[Observer, ...] = ()
+    moments: Moments | None = None
+    history: CellHistory | None = None
+    finding_moments: FindingMoments | None = None
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Return those that are there."""
-        every = (self.tmem_map, self.checker, self.roles, self.ledgers)
-        return tuple(o for o in every if o is not None)
+        """Return those that are there: who says when it is first, who dates findings behind the checker."""
+        every = (
+            self.moments, self.tmem_map, self.checker, self.roles, self.ledgers, self.history,
+            self.finding_moments,
+        )  # fmt: skip
+        return (*(o for o in every if o is not None), *self.others)
 
 
 def watch_of(
@@ -57,6 +66,7 @@ def watch_of(
     grid: Dim3,
     declared: Sequence[Declared] = (),
     ghz: float = 1.0,
+    others: Sequence[Observer] = (),
 ) -> Watch:
     """Return who watches a launch at the level `check`, on SMs of `ghz`; UnsupportedError for what cannot be
     observed.
@@ -64,12 +74,20 @@ def watch_of(
     for what in observe:
         if what not in _OBSERVABLE:
             raise UnsupportedError(f"observe='{what}': only {', '.join(_OBSERVABLE)} can be observed yet")
+    checker = make_checker(level_of(check), gmem, executable, grid, declared)
+    symbols = smem_symbols(executable)
+    has_history = "history" in observe
+    moments = Moments() if has_history or "ledgers" in observe else None
     return Watch(
         TmemMap() if "tmem" in observe else None,
-        make_checker(level_of(check), gmem, executable, grid, declared),
-        make_roles(smem_symbols(executable), grid) if "roles" in observe else None,
-        make_ledgers(smem_symbols(executable)) if "ledgers" in observe else None,
+        checker,
+        make_roles(symbols, grid) if "roles" in observe else None,
+        make_ledgers(symbols, moments) if moments and "ledgers" in observe else None,
         Timeline(ghz) if "timeline" in observe else None,
+        tuple(others),
+        moments,
+        CellHistory(moments) if moments and has_history else None,
+        FindingMoments(checker.findings.found, moments) if moments and has_history and checker else None,
     )
 
 
@@ -220,9 +238,9 @@ def make_roles(symbols: Sequence[SmemSymbol], grid: Dim3) -> Roles:
     return Roles(lambda offset: name_in(symbols, offset), lambda cta: index_in(grid, cta))
 
 
-def make_ledgers(symbols: Sequence[SmemSymbol]) -> Ledgers:
+def make_ledgers(symbols: Sequence[SmemSymbol], moments: Moments) -> Ledgers:
     """Return the observer of what happens to each mbarrier, for one launch."""
-    return Ledgers(lambda offset: name_in(symbols, offset))
+    return Ledgers(lambda offset: name_in(symbols, offset), moments)
 
 
 def index_in(grid: Dim3, cta: int) -> Dim3:

@@ -10,7 +10,8 @@ from typing import Any
 
 from drywell import arch
 from drywell.base.errors import LaunchError, UnsupportedError
-from drywell.engine.run import place_globals, run
+from drywell.base.events import Observer
+from drywell.engine.run import place_globals, run, wants_workers
 from drywell.engine.trace import Trace
 from drywell.host.arguments import arrays_of, build_params
 from drywell.host.checking import judging_of, watch_of
@@ -49,6 +50,8 @@ def launch(
     names: Mapping[int, str] | None = None,
     trace: Trace | None = None,
     declared: Sequence[Declared] = (),
+    observers: Sequence[Observer] = (),
+    clock_mhz: int | None = None,
 ) -> Result:
     """Run a kernel on the modelled GPU; arrays in `args` are read and written in place.
 
@@ -60,7 +63,8 @@ def launch(
     cannot notice each other, otherwise one process runs them all, as `Result.alone` says.
     `switches` sets the hardware questions of DEVIATIONS.md by name. `names` gives arrays (by `id`) their
     names in messages. A `trace` logs the run step by step, for `why`; `declared` is what the
-    checker holds Tensor Memory against.
+    checker holds Tensor Memory against; `observers` are told of every event (`base.events`). `clock_mhz` is
+    the SM clock of the timed schedule (None: the GPU's boost clock).
 
     Raises LaunchError (bad arguments), UnsupportedError, KernelFault, DeadlockError, BudgetError; what had
     happened is in `error.result`, and the caller's arrays hold what the kernel had written.
@@ -70,19 +74,20 @@ def launch(
     options = read_options(
         gpu, numerics, engine, schedule, seed, sms, workers, max_instructions, dict(switches or {})
     )
-    machine, executable = arch.load(gpu), link(kernel.module.program, kernel.name)
+    machine, executable = _clocked(arch.load(gpu), clock_mhz), link(kernel.module.program, kernel.name)
     shape = shape_of(executable, machine, grid, block, cluster, dynamic_smem)
-    gmem = GlobalMemory()
+    is_watched = check != "off" or bool(observe) or bool(observers) or trace is not None
+    gmem = GlobalMemory(wants_workers(shape, machine, options, is_watched))
     placement = Placement(gmem, math.prod(shape.grid), dict(names or {}), arrays_of(args))
     if "timeline" in observe and options.schedule != "timed":
         raise LaunchError("observe='timeline' needs the clock\n  hint: pass schedule='timed'")
     ghz = machine.boost_clock_mhz / 1000
-    watch = watch_of(check, observe, executable, gmem, shape.grid, declared, ghz)
+    watch = watch_of(check, observe, executable, gmem, shape.grid, declared, ghz, observers)
     tell = None if watch.timeline is None else watch.timeline.on
     with _written_back(gmem):
         params = build_params(executable.params, args, placement, executable.param_bytes)
         addresses, shape = place_globals(executable, gmem), replace(shape, params=params)
-        judge = judging_of(check, observe, executable, gmem, shape.grid, declared)
+        judge = None if observers else judging_of(check, observe, executable, gmem, shape.grid, declared)
         given = executable, shape, gmem, addresses, machine, options, watch.observers
         outcome = run(*given, trace, judge, tell)
     result = conclude(outcome, watch)
@@ -90,6 +95,15 @@ def launch(
         outcome.grid.let_go_of_all()
     placement.refuse_lost_writes()
     return result
+
+
+def _clocked(gpu: arch.Gpu, clock_mhz: int | None) -> arch.Gpu:
+    """Return a GPU at another clock."""
+    if clock_mhz is None:
+        return gpu
+    if clock_mhz < 1:
+        raise LaunchError(f"clock_mhz={clock_mhz}: a clock has at least 1 MHz")
+    return replace(gpu, boost_clock_mhz=clock_mhz)
 
 
 @contextmanager

@@ -15,8 +15,9 @@ import numpy as np
 from drywell.base.diagnostic import Finding, Severity
 from drywell.base.errors import BudgetError, DeadlockError, DrywellError, KernelFault, PtxError
 from drywell.host.launch_file import read_launch_file
-from drywell.host.module import load
+from drywell.host.module import Module, load
 from drywell.host.mutation import Mutant, mutants
+from drywell.host.result import Result
 
 Outcome = Literal["refused", "found", "fault", "deadlock", "budget", "wrong numbers", "changed", "survives"]
 KILLED: tuple[Outcome, ...] = ("found", "fault", "deadlock", "budget", "wrong numbers")
@@ -36,7 +37,9 @@ _MISMATCH = "OUTPUT-MISMATCH"
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a mutant: under which schedule it was settled, and the rules that named it."""
+    """What became of a mutant: under which schedule it was settled, and the rules that named it; of a
+    survivor, those of which there are notes and were none of the original.
+    """
 
     mutant: Mutant
     outcome: Outcome
@@ -68,6 +71,29 @@ def original(path: Path) -> Original:
     return Original(path, result.executed, known, _arrays(launch.buffers))
 
 
+class _Runs:
+    """Runs of a mutant, each from the buffers with which the launch file begins, that end when it executes
+    many times what the kernel does. `compares`: with what the launch file expects.
+    """
+
+    def __init__(self, base: Original, module: Module, compares: bool) -> None:
+        launch = replace(read_launch_file(base.path), module=module)
+        self._launch = launch if compares else replace(launch, expect={})
+        self._first = {name: array.copy() for name, array in launch.buffers.items()}
+        self._budget = _BUDGET_FACTOR * base.executed + 100_000
+
+    def run(self, check: str, **how: Any) -> Result:
+        """Run it once more; DrywellError when it does not come to its end."""
+        for name, array in self._first.items():
+            self._launch.buffers[name][...] = array
+        return self._launch.run(explains=False, check=check, max_instructions=self._budget, **how)[0]
+
+    @property
+    def arrays(self) -> dict[str, bytes]:
+        """Return what the buffers hold."""
+        return _arrays(self._launch.buffers)
+
+
 def _arrays(buffers: dict[str, Any]) -> dict[str, bytes]:
     return {name: np.ascontiguousarray(array).tobytes() for name, array in buffers.items()}
 
@@ -78,14 +104,12 @@ def fate(base: Original, mutant: Mutant, schedules: Sequence[dict[str, Any]] = S
         module = load(mutant.text)
     except PtxError:
         return Fate(mutant, "refused")
-    worst = Fate(mutant, "survives")
+    worst, runs = Fate(mutant, "survives"), _Runs(base, module, compares=True)
+    known, notes = {rule for rule, _ in base.known}, dict[str, None]()
     for how in schedules:
-        launch = replace(read_launch_file(base.path), module=module)
         name = how.get("schedule") or f"seed {how['seed']}"
         try:
-            result, _ = launch.run(
-                explains=False, check="ptx", max_instructions=_BUDGET_FACTOR * base.executed + 100_000, **how
-            )
+            result = runs.run("ptx", **how)
         except DrywellError as error:
             return Fate(mutant, _ended(error), _rules(error, base), name)
         rules = _new(result.findings, base)
@@ -93,9 +117,10 @@ def fate(base: Original, mutant: Mutant, schedules: Sequence[dict[str, Any]] = S
             return Fate(mutant, "found", rules, name)
         if rules:
             worst = Fate(mutant, "wrong numbers", rules, name)
-        elif worst.outcome == "survives" and _arrays(launch.buffers) != base.arrays:
+        elif worst.outcome == "survives" and runs.arrays != base.arrays:
             worst = Fate(mutant, "changed", (), name)
-    return worst
+        notes.update((f.rule, None) for f in result.findings if f.rule not in known)
+    return replace(worst, rules=tuple(notes)) if worst.outcome == "survives" else worst
 
 
 def _ended(error: DrywellError) -> Outcome:
@@ -122,16 +147,15 @@ def _new(findings: Iterable[Finding], base: Original) -> tuple[str, ...]:
 
 def is_equivalent(base: Original, mutant: Mutant, seeds: int) -> bool:
     """Say whether a mutant leaves the same buffers as the original, eager, lazy and under `seeds` seeds."""
-    module = load(mutant.text)
+    runs = _Runs(base, load(mutant.text), compares=False)
     hows: list[dict[str, Any]] = [{"schedule": "eager"}, {"schedule": "lazy"}]
     hows += [{"seed": seed} for seed in range(1, seeds + 1)]
     for how in hows:
-        launch = replace(read_launch_file(base.path), module=module)
         try:
-            launch.run(check="off", **how)
+            runs.run("off", **how)
         except DrywellError:
             return False
-        if _arrays(launch.buffers) != base.arrays:
+        if runs.arrays != base.arrays:
             return False
     return True
 

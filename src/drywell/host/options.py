@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, get_args, get_type_hints
 
 from drywell.base.errors import LaunchError
@@ -53,9 +54,15 @@ def read_options(
 _NOT_SWITCHES = ("gpu", "schedule", "seed", "sms", "workers", "numerics", "max_instructions")
 
 
+@lru_cache(maxsize=1)
+def _kinds() -> dict[str, Any]:
+    """Return the type of each switch."""
+    return {name: kind for name, kind in get_type_hints(Options).items() if name not in _NOT_SWITCHES}
+
+
 def known_switches(switches: Mapping[str, Any]) -> dict[str, Any]:
     """Return the switches; LaunchError for a name or a value that Options does not have."""
-    kinds = {name: kind for name, kind in get_type_hints(Options).items() if name not in _NOT_SWITCHES}
+    kinds = _kinds()
     for name, value in switches.items():
         if name not in kinds:
             raise LaunchError(f"there is no switch '{name}'\n  hint: the switches are {', '.join(kinds)}")

@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from drywell.base.errors import LaunchError
 from drywell.host.arrays import HostArray, bytes_between, host_array
-from drywell.machine.gmem import GlobalMemory
+from drywell.machine.gmem import PLACE_ALIGN, GlobalMemory
+
+_MORE = 1 << 14
+"""Bytes for what is placed besides arrays: tensor maps, variables of the module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,9 @@ class Placement:
         self.gmem = gmem
         self.num_ctas = num_ctas
         self.names = names or {}
-        self._stretches = {a.identity: s for s in stretches(arrays) for a in s.arrays}
+        found = stretches(arrays)
+        self._stretches = {a.identity: s for s in found for a in s.arrays}
+        gmem.reserve(sum(s.high - s.low + PLACE_ALIGN for s in found) + _MORE)
         self._placed: dict[int, tuple[str, int, NDArray[np.uint8]]] = {}
 
     def address(self, value: Any, default: str) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from drywell.base.activity import WarpActivity
 from drywell.base.diagnostic import Finding, Severity
@@ -19,6 +20,7 @@ from drywell.base.span import NOWHERE
 from drywell.engine.run import Outcome
 from drywell.host.checking import Watch
 from drywell.host.numerics_findings import numerics_findings
+from drywell.observe.cell_history import CellHistory
 from drywell.observe.handovers import Handover
 from drywell.observe.ledger import BarrierLedger
 from drywell.observe.roles import WarpRole
@@ -38,7 +40,9 @@ class Result:
     `activity` what each warp did. `is_approximate` says that `numerics="fast"` was asked for. `roles` and
     `handovers`, what each warp is for and what each mbarrier hands over, need `observe=("roles",)`;
     `ledgers`, what happened to each mbarrier phase by phase, needs `observe=("ledgers",)`; `timeline`, what
-    happened when, `schedule="timed"` and `observe=("timeline",)`. It ran in
+    happened when, `schedule="timed"` and `observe=("timeline",)`; `history`, what happened to each cell of
+    Tensor Memory, and `found_at`, when a finding came, by (rule, place, other place) or (rule,),
+    `observe=("history",)`. It ran in
     `workers` processes; `alone` says why only one did where more could have been worth it. `judged` is how
     many clusters were judged, of how many: the others did the same as one that was (None: all were,
     together).
@@ -58,11 +62,19 @@ class Result:
     judged: tuple[int, int] | None = None
     ledgers: tuple[BarrierLedger, ...] = ()
     timeline: Timeline | None = None
+    history: CellHistory | None = None
+    found_at: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
         """Tell whether the run ended without an error-level finding."""
         return self.verdict in ("clean", "unchecked")
+
+    def _repr_html_(self) -> str:
+        """Return the result as a notebook shows it: HTML that needs nothing else."""
+        from drywell.report.notebook import result_html
+
+        return result_html(self)
 
     def tmem(self, cta: int = 0) -> TmemSnapshot:
         """Return what the Tensor Memory of a CTA's SM held, who owned it and what wrote it.
@@ -109,6 +121,8 @@ def conclude(outcome: Outcome, watch: Watch) -> Result:
         judged=None if judged is None else (judged.num_judged, judged.num_clusters),
         ledgers=() if watch.ledgers is None else watch.ledgers.ledgers(),
         timeline=watch.timeline,
+        history=watch.history,
+        found_at={} if watch.finding_moments is None else watch.finding_moments.at,
     )
     if error is not None:
         error.result = result

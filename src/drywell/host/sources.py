@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,8 +23,21 @@ def names_in(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 def sources_beside(folder: Path, module: Source, findings: Iterable[Finding]) -> dict[str, Source]:
     """Return the module's text and those of the author's files that are in `folder`, by name."""
-    found = {module.name: module}
-    for name in names_in(findings):
+    return {module.name: module} | _texts(folder, names_in(findings))
+
+
+def texts_beside(folder: Path, module: Source) -> tuple[Source, ...]:
+    """Return those of the author's files that `.file` lines of a module name and that are in `folder`."""
+    names = [name for name in _FILE.findall(module.text) if Path(name).name == name]
+    return tuple(_texts(folder, dict.fromkeys(names)).values())
+
+
+_FILE = re.compile(r'^\s*\.file\s+\d+\s+"([^"]+)"', re.MULTILINE)
+
+
+def _texts(folder: Path, names: Iterable[str]) -> dict[str, Source]:
+    found = {}
+    for name in names:
         path = folder / name
         try:
             if path.is_file() and path.stat().st_size <= MOST_BYTES:

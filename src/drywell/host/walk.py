@@ -123,6 +123,7 @@ class Walk:
                 piece.lane,
                 self._unit(access.agent.operation),
                 part,
+                clock=self.trace.clock_at(noted.order),
             )
             self._of_what(hop, access.agent.operation)
             self._open.append(_Written(hop, piece))
@@ -217,7 +218,8 @@ class Walk:
         bound = self.replay.bound(log.pcs[index])
         unit = bound.declaration.unit
         text, moment = self._text(bound.span), log.moments[index]
-        hop = Hop("register", place, text, bound.span, moment, cta, warp, lane, unit)
+        clock = self.trace.clock_at(log.orders[index])
+        hop = Hop("register", place, text, bound.span, moment, cta, warp, lane, unit, clock=clock)
         self._open.append(_Computed(hop, log, index, lane, register, mask))
         return hop
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,8 +31,13 @@ def why(launch: LaunchFile | str | Path, element: str, **options: Any) -> Why:
     `options` are those of `drywell.launch`. The buffers hold what the kernel left, as after a run. Raises
     LaunchError for an element that there is not, and what the launch raises before anything runs.
     """
+    return why_each(launch, (element,), **options)[0]
+
+
+def why_each(launch: LaunchFile | str | Path, elements: Sequence[str], **options: Any) -> tuple[Why, ...]:
+    """Follow several elements through the same runs, as `why` follows one."""
     file = launch if isinstance(launch, LaunchFile) else read_launch_file(launch)
-    name, index = _parse(element, file)
+    asked = [_parse(element, file) for element in elements]
     start = {key: array.copy() for key, array in file.buffers.items()}
     wanted = _first_ctas(file)
     while True:
@@ -41,11 +47,14 @@ def why(launch: LaunchFile | str | Path, element: str, **options: Any) -> Why:
         problem = _run(file, trace, options)
         walk = Walk(trace, partial(_name, trace, file))
         try:
-            hops = walk.follow(_part(trace, file, name, index))
+            followed = [walk.follow(_part(trace, file, *one)) for one in asked]
         except OutOfSight as away:
             wanted = (wanted or frozenset()) | _cluster_of(trace, away.cta)
             continue
-        return _answer(file, trace, walk, (name, index), hops, problem)
+        return tuple(
+            _answer(file, trace, walk, one, hops, problem)
+            for one, hops in zip(asked, followed, strict=True)
+        )
 
 
 def _first_ctas(file: LaunchFile) -> frozenset[int] | None:

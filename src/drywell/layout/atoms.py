@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from drywell.base.pictured import Pictured
 from drywell.base.record import record
 from drywell.layout.accumulator import LAYOUTS, AccumulatorLayout
 from drywell.layout.arrays import IntArray
@@ -35,7 +36,7 @@ CORE_BYTES = CORE_ROWS * CHUNK_BYTES
 
 
 @record
-class Atom:
+class Atom(Pictured):
     """A layout and what it is the layout of: a matrix of `shape`, of elements of `element_bits`."""
 
     name: str

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from drywell.base.pictured import Pictured
 from drywell.base.record import record
 from drywell.layout.arrays import IntArray
 from drywell.layout.atoms import Atom
@@ -38,7 +39,7 @@ class Block:
 
 
 @record
-class Match:
+class Match(Pictured):
     """What reading by one layout finds of what was written by another.
 
     `num_right` places hold the element that is looked for, `num_wrong` another one, `num_empty` nothing;

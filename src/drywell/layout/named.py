@@ -28,6 +28,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from drywell.base.pictured import Pictured
 from drywell.base.record import record
 from drywell.layout.arrays import IntArray
 from drywell.layout.error import LayoutError
@@ -72,7 +73,7 @@ def step_text(stride: int, axis: str) -> str:
 
 
 @record
-class TileLayout:
+class TileLayout(Pictured):
     """A layout as shard iters, replica iters and an offset per axis (sorted by axis).
 
     Make one with `parse_layout` or `tile_layout`. Equality of the dataclass is equality of the
@@ -110,7 +111,7 @@ class TileLayout:
 
 
 @record
-class ComposeLayout:
+class ComposeLayout(Pictured):
     """A swizzle over a layout that yields one coordinate on `m`.
 
     With M = per_element, B = swizzle_len, S = atom_len: `x = m >> M; x ^= (x >> S) & (2^B - 1)`,

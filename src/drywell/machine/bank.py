@@ -1,4 +1,4 @@
-"""What a CTA hands down to the CTA that comes after it: clearing its arrays costs less than making others."""
+"""What a cluster hands down to the one that comes after it: clearing arrays costs less than making others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drywell.machine.smem import SharedMemory
 from drywell.machine.tmem import TmemHolding
 
 if TYPE_CHECKING:
-    from drywell.machine.grid import Cta
+    from drywell.machine.grid import Cluster, Cta
 
 
 class Bank:
@@ -44,3 +44,19 @@ class Bank:
         self.tmem.renew()
         self.pool[0] = 0
         self.pool[1:] = cta.grid.kernel.max_registers or 0
+
+
+class Berth:
+    """The banks of a cluster's CTAs, by rank. `rows` and `team` are for what knows where these lie."""
+
+    __slots__ = ("banks", "rows", "team")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.banks = tuple([Bank(cta) for cta in cluster.ctas])
+        self.rows: Any = None
+        self.team: Any = None
+
+    def renew(self, cluster: Cluster) -> None:
+        """Make it as a new one is, for another cluster."""
+        for bank, cta in zip(self.banks, cluster.ctas, strict=True):
+            bank.renew(cta)

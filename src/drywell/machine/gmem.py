@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from drywell.base.errors import KernelFault
 from drywell.base.record import record
 from drywell.machine.lanes import Bytes, LaneBuffer, Mask, Offsets, active_values, lane_list
+from drywell.machine.shared_memory import shared_bytes
 from drywell.machine.windows import GLOBAL_BASE
 
 PLACE_ALIGN = 512
@@ -38,6 +39,7 @@ class GlobalArray:
 
 class GlobalMemory:
     """The arena at 0x7000_0000_0000. Arrays are placed in order, each on the next multiple of 512.
+    `is_shared` says that room yet to be made is to be memory that processes to come share.
 
     >>> gmem = GlobalMemory()
     >>> hex(gmem.place("A", 100)), hex(gmem.place("B", np.zeros(4, np.float32)))
@@ -46,10 +48,12 @@ class GlobalMemory:
     'B+0x4'
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
         self._arrays: list[GlobalArray] = []
         self._starts: list[int] = []
         self._used = 0
+        self._lies_shared = False
         self.buffer = LaneBuffer(np.zeros(_FIRST_CAPACITY, np.uint8))
 
     @property
@@ -71,22 +75,39 @@ class GlobalMemory:
         if source is not None and nbytes:
             raw = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
             self.buffer.data[start : start + nbytes] = raw
+        elif self._lies_shared:  # which holds anything, private memory zeros
+            self.buffer.data[start : start + nbytes] = 0
         array = GlobalArray(name, GLOBAL_BASE + start, nbytes, source, is_constant)
         self._arrays.append(array)
         self._starts.append(array.address)
         return array.address
 
+    def reserve(self, nbytes: int) -> None:
+        """Make room for arrays of so many bytes in all, so that placing them moves nothing."""
+        if nbytes > self.buffer.data.size:
+            self._move(-(-nbytes // PLACE_ALIGN) * PLACE_ALIGN)
+
+    def share(self) -> bool:
+        """Let the arena lie in memory that processes to come share; say whether there is room for that."""
+        self.is_shared = True
+        if not self._lies_shared:
+            self._move(self.buffer.data.size)
+        return self._lies_shared
+
     def _grow(self, nbytes: int) -> None:
-        """Make the arena at least `nbytes` long; its contents move, its addresses do not."""
-        old = self.buffer.data
-        if nbytes <= old.size:
-            return
-        capacity = old.size
+        """Make the arena at least `nbytes` long."""
+        capacity = self.buffer.data.size
         while capacity < nbytes:
             capacity *= 2
-        data = np.zeros(capacity, np.uint8)
-        data[: old.size] = old
-        self.buffer = LaneBuffer(data)
+        if capacity > self.buffer.data.size:
+            self._move(capacity)
+
+    def _move(self, capacity: int) -> None:
+        """Make the arena so long; its contents move, its addresses do not."""
+        shared = shared_bytes(capacity) if self.is_shared else None
+        data = np.zeros(capacity, np.uint8) if shared is None else shared
+        data[: self.buffer.data.size] = self.buffer.data
+        self.buffer, self._lies_shared = LaneBuffer(data), shared is not None
 
     def restore(self) -> None:
         """Give every placed array the bytes again that it was placed with."""

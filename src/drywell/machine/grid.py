@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -19,7 +19,7 @@ from drywell.base.events import CtaExited, CtaStarted, Event, Observer, Register
 from drywell.base.options import DEFAULT, Options
 from drywell.base.record import record
 from drywell.base.span import NOWHERE
-from drywell.machine.bank import Bank
+from drywell.machine.bank import Bank, Berth
 from drywell.machine.barrier import ClusterBarrier, NamedBarriers
 from drywell.machine.gmem import GlobalMemory
 from drywell.machine.lanes import FULL, LANES
@@ -29,7 +29,7 @@ from drywell.machine.queue import Pending
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.sm import Sm
 from drywell.machine.smem import SharedMemory, SmemSymbol
-from drywell.machine.tmem import PairRequest, TmemHolding
+from drywell.machine.tmem import PairRequest, Planes, TmemHolding
 from drywell.machine.warp import Warp
 
 Dim3 = tuple[int, int, int]
@@ -76,9 +76,9 @@ class Grid:
     `multiplier` is the engine's own arithmetic of the tensor core, None for that of `numerics`.
 
     CTAs come to life cluster by cluster: `admit()` makes resident what fits now, `sms` hold them, `loads`
-    says how many each; `clusters` have started and are not forgotten yet. A `share` (k, n) is every n-th of
-    the homes that clusters find at first, from the k-th on, with the clusters that come to them: n grids with
-    the shares (0, n) to (n - 1, n) are the launch.
+    says how many each; `clusters` have started and are not forgotten yet. A home is the SMs that a cluster
+    finds at first; every `num_homes`-th cluster comes to the same. Of grids that run a launch together each
+    asks `next_home` for the next one whenever all that came to the last have ended; None: there are no more.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Grid:
         observers: Sequence[Observer] = (),
         is_explicit_cluster: bool = False,
         number: int = 1,
-        share: tuple[int, int] = (0, 1),
+        next_home: Callable[[], int | None] | None = None,
     ) -> None:
         self.kernel: Kernel = kernel
         self.gmem = gmem
@@ -120,36 +120,46 @@ class Grid:
         self.specials: dict[Any, Any] = {}
         self.version = 0
         self.clock: int = 0
+        self.spare_tmem: list[Planes] = []
         self._check_dims()
         num_sms = num_modelled_sms(options, gpu, self.num_ctas)
         self.sms: tuple[Sm, ...] = tuple(Sm(self, i) for i in range(num_sms))
-        self.share = share
+        self._next_home = next_home
         self._plan()
 
     def _plan(self) -> None:
         """Line up the clusters: none has started."""
         self.clusters: list[Cluster] = []
-        self._banks: list[Bank] = []
+        self._berths: list[Berth] = []
         self.num_started = 0
-        size, homes = self.cluster_size, self._num_homes
-        self.own_sms: tuple[Sm, ...] = tuple(sm for sm in self.sms if self._is_own(sm.index // size))
-        self.loads = np.array([0 if self._is_own(sm.index // size) else _NOT_OWN for sm in self.sms])
         self._num_per_sm = self.sms[0].capacity()
-        turns = (-(-(self.num_ctas // size - home) // homes) for home in range(homes) if self._is_own(home))
-        self.num_own_ctas: int = sum(turns) * size
-        self._waiting: Iterator[Dim3] = self._cluster_origins()
-        self._next: Dim3 | None = next(self._waiting, None)
+        self.own_sms: tuple[Sm, ...] = self.sms
+        self.loads = np.zeros(len(self.sms), np.int64)
+        self.num_own_ctas: int = self.num_ctas
+        self._line_up(range(self.num_ctas // self.cluster_size))
+        if self._next_home is not None:
+            self.own_sms, self.num_own_ctas = (), 0
+            self._line_up(range(0))
         self.num_exited = 0
         self.num_cancelled = 0
         self.num_requests = 0
         self._random = random.Random(self.options.seed * 1_000_003 + 1)
 
-    def confine(self, first: int) -> None:
-        """Let only the cluster whose first CTA has this number run."""
+    def _line_up(self, numbers: range) -> None:
+        """Let the clusters of these numbers wait, x fastest."""
+        (gx, gy, _), (x, y, z) = self.grid_dim, self.cluster_dim
+        across, along = gx // x, gy // y
+        origins = ((n % across * x, n // across % along * y, n // (across * along) * z) for n in numbers)
+        self._waiting: Iterator[Dim3] = origins
+        self._next: Dim3 | None = next(self._waiting, None)
+
+    def confine(self, *firsts: int) -> None:
+        """Let only the clusters whose first CTAs have these numbers run, in this order."""
         across, along, _ = self.grid_dim
-        self._waiting = iter(())
-        self._next = first % across, first // across % along, first // (across * along)
-        self.num_own_ctas = self.cluster_size
+        origins = [(n % across, n // across % along, n // (across * along)) for n in firsts]
+        self._waiting = iter(origins[1:])
+        self._next = origins[0]
+        self.num_own_ctas = self.cluster_size * len(origins)
 
     def _check_dims(self) -> None:
         """Refuse dimensions that cannot be; LaunchError."""
@@ -163,22 +173,23 @@ class Grid:
                 )
 
     @property
-    def _num_homes(self) -> int:
+    def num_homes(self) -> int:
         """Return how many clusters find SMs of their own."""
-        return max(len(self.sms) // self.cluster_size, 1)
+        return min(max(len(self.sms) // self.cluster_size, 1), self.num_ctas // self.cluster_size)
 
-    def _is_own(self, home: int) -> bool:
-        """Say whether a home, the SMs of one cluster, is of this grid's share."""
-        k, n = self.share
-        return n == 1 or (home < self._num_homes and home % n == k)
-
-    def _cluster_origins(self) -> Iterator[Dim3]:
-        """Yield the first CTA of each cluster of this grid's share, x fastest."""
-        (gx, gy, gz), (cx, cy, cz) = self.grid_dim, self.cluster_dim
-        origins = product(range(0, gz, cz), range(0, gy, cy), range(0, gx, cx))
-        for number, (z, y, x) in enumerate(origins):
-            if self._is_own(number % self._num_homes):
-                yield x, y, z
+    def _move_on(self) -> bool:
+        """Move on to another home, if all that came to this one have ended; say whether there is one."""
+        home = self._next_home() if self._next_home is not None and self.is_done else None
+        if home is None:
+            return False
+        own = slice(home * self.cluster_size, (home + 1) * self.cluster_size)
+        self.own_sms = self.sms[own]
+        self.loads[:] = _NOT_OWN
+        self.loads[own] = 0
+        numbers = range(home, self.num_ctas // self.cluster_size, self.num_homes)
+        self.num_own_ctas += len(numbers) * self.cluster_size
+        self._line_up(numbers)
+        return True
 
     @property
     def has_waiting(self) -> bool:
@@ -223,7 +234,10 @@ class Grid:
         LaunchError when a cluster does not fit even on idle SMs.
         """
         new: list[Cta] = []
-        while self._next is not None and (limit is None or len(new) < limit):
+        while limit is None or len(new) < limit:
+            if self._next is None and not self._move_on():
+                break
+            assert self._next is not None
             homes = self._homes()
             if homes is None:
                 if all(not sm.ctas for sm in self.sms):
@@ -274,16 +288,16 @@ class Grid:
                 cta.smem.forget()
         else:
             self.clusters.remove(cluster)
-            self._banks += [cta.bank for cta in cluster.ctas]
+            self._berths.append(cluster.berth)
             cluster.let_go()
 
-    def bank_for(self, cta: Cta) -> Bank:
-        """Return the arrays of a new CTA, those of one that has ended where there are such."""
-        if not self._banks:
-            return Bank(cta)
-        bank = self._banks.pop()
-        bank.renew(cta)
-        return bank
+    def berth_for(self, cluster: Cluster) -> Berth:
+        """Return the arrays of a new cluster, those of one that has ended where there are such."""
+        if not self._berths:
+            return Berth(cluster)
+        berth = self._berths.pop()
+        berth.renew(cluster)
+        return berth
 
     def let_go_of_all(self) -> None:
         """Drop all clusters and SMs, so that memory is free at once, not when garbage is collected."""
@@ -291,7 +305,8 @@ class Grid:
             cluster.let_go()
         self.clusters = []
         self.sms = self.own_sms = ()
-        self._banks.clear()
+        self.multiplier = None  # it knows CTAs
+        self._berths.clear()
 
     def _why_not(self) -> str:
         """Say which resource one CTA (or cluster) wants more of than there is."""
@@ -320,8 +335,7 @@ class Cluster:
 
     `pair_requests` are, by number of the CTA pair, its allocations of Tensor Memory that wait for the other
     CTA; `num_misses` counts its requests for a waiting cluster that found none, `has_seen_miss` says that a
-    thread has looked at such an answer. `num_kept` are its warps that keep what they held; `rows` is for what
-    knows where its memory lies.
+    thread has looked at such an answer. `num_kept` are its warps that keep what they held.
     """
 
     def __init__(self, grid: Grid, origin: Dim3, homes: tuple[Sm, ...]) -> None:
@@ -333,11 +347,15 @@ class Cluster:
         self.num_misses = 0
         self.has_seen_miss = False
         self.num_kept = grid.cluster_size * grid.num_warps
-        self.rows: Any = None
         cx, cy, cz = grid.cluster_dim
         for rank, (dz, dy, dx) in enumerate(product(range(cz), range(cy), range(cx))):
             index = (origin[0] + dx, origin[1] + dy, origin[2] + dz)
             self.ctas.append(Cta(self, index, rank, homes[rank]))
+
+    @cached_property
+    def berth(self) -> Berth:
+        """Return the arrays of its CTAs."""
+        return self.grid.berth_for(self)
 
     def let_go(self) -> None:
         """Drop what its CTAs hold, which is theirs alone: nobody reaches them again."""
@@ -345,7 +363,7 @@ class Cluster:
             for name in ("warps", "bank", "smem", "barriers", "tmem"):
                 cta.__dict__.pop(name, None)
         self.ctas = []
-        self.rows = None
+        self.__dict__.pop("berth", None)
         self.pair_requests.clear()
         del self.barrier
 
@@ -371,7 +389,7 @@ class Cta:
     @cached_property
     def bank(self) -> Bank:
         """Return its arrays."""
-        return self.grid.bank_for(self)
+        return self.cluster.berth.banks[self.rank]
 
     @cached_property
     def smem(self) -> SharedMemory:
@@ -456,11 +474,11 @@ class Cta:
         self.smem.reachable[0] = 0
         if self.grid.observers:
             self.grid.emit(CtaExited(self.linear))
-        self.sm.ctas.remove(self)
+        self.sm.leave(self)
         self.grid.loads[self.sm.index] -= 1
         self.grid.num_exited += 1
         self.grid.version += 1
-        leak = self.sm.tmem.cta_exits(self) if self.tmem.is_used else ""
+        leak = self.sm.tmem.cta_exits(self) if self.tmem["is_used"] else ""
         if leak:
             fault = KernelFault(
                 "ALLOC-LEAK", leak, hint="tcgen05.dealloc every allocation before the CTA ends"

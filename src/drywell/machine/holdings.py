@@ -64,6 +64,11 @@ class Holdings:
         return self._call_params
 
     @property
+    def has_lane_memories(self) -> bool:
+        """Say whether it may have any of `lane_memories`."""
+        return self._local is not None or self._call_params is not None
+
+    @property
     def lane_memories(self) -> tuple[LaneMemory, ...]:
         """Return those of its local memory and call parameters that it has."""
         return tuple(m for m in (self._local, self._call_params) if m is not None and m.nbytes)

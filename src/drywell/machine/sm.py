@@ -31,8 +31,26 @@ class Sm:
     def tmem(self) -> TensorMemory:
         """Return the SM's Tensor Memory (made when first asked for)."""
         if self._tmem is None:
-            self._tmem = TensorMemory(self.index, self.grid.options)
+            self._tmem = TensorMemory(self.index, self.grid.options, self.ctas, self.grid.spare_tmem)
         return self._tmem
+
+    @property
+    def tmem_words(self) -> int:
+        """Return where the words of its Tensor Memory lie, with cells of an SM that needs them no more; 0
+        where there are none yet.
+        """
+        if self._tmem is None and not self.grid.spare_tmem:
+            return 0
+        if self.grid.spare_tmem:
+            self.tmem.furnish()
+        return int(self.tmem.words.ctypes.data)
+
+    def leave(self, cta: Cta) -> None:
+        """Let a CTA go that has exited. The cells of an idle SM that nobody looks at are for others."""
+        self.ctas.remove(cta)
+        is_seen = self.grid.observers or len(self.grid.pending)
+        if not self.ctas and self._tmem is not None and not is_seen:
+            self._tmem.hand_on()
 
     def needs(self) -> tuple[tuple[str, int, int], ...]:
         """Return, per resource, its name, what one CTA takes and what an SM has."""

@@ -170,6 +170,11 @@ def is_of_cta(name: str) -> bool:
     return name.startswith(_OF_CTA)
 
 
+def value_of(warp: Warp, name: str) -> Any:
+    """Return what a scalar special register is: one number, or one per lane."""
+    return SPECIALS[name][1](warp)
+
+
 def read(warp: Warp, name: str) -> Any:
     """Return the value in each lane (uint32, uint64 or bool [32]); a tuple of four arrays for `%tid` and
     its like.

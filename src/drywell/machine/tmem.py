@@ -9,7 +9,8 @@ Source: PTX ISA 9.7.16 (tcgen05 memory management); SASS of ptxas 13.0.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,40 +40,77 @@ POISON = 0x7FFF_7FFF
 """What a fresh cell holds: a NaN as f32, tf32, f16, bf16, e4m3 and e5m2 alike."""
 
 Cells = NDArray[np.uint32]
+Planes = tuple[Cells, NDArray[np.bool_]]
+"""The cells of a Tensor Memory, and which of them are written."""
+NO_PLANES: Planes = np.zeros((0, 0), np.uint32), np.zeros((0, 0), np.bool_)
 Index = NDArray[np.integer[Any]]
 
 
+def _numbered(words: str) -> dict[str, int]:
+    return {name: k for k, name in enumerate(words.split())}
+
+
+HOLDING = _numbered("mine cells written starts last_cols relinquished is_used is_paired sm cta sizes")
+"""The words of what a CTA holds, which compiled code knows too: `mine` and `starts` are granule masks; where
+the SM's cells and flags lie, once something is held; the columns of its last allocation, whether it has given
+up its right to allocate, has done anything with Tensor Memory, and has had columns of a pair; where the words
+of its SM lie (0: nowhere yet), its own number and 1; from `sizes` on the columns of each base granule."""
+
+OF_SM = _numbered("map permit cells written fill flag is_plain")
+"""The words of an SM: the granules taken, the number of the CTA that has the permit and 1 (0: none), where
+cells and flags lie (0: nowhere yet), what a fresh cell and its flag are, whether the lowest free columns are
+taken."""
+
+
 class TmemHolding:
-    """What one CTA holds: `mine` and `starts` are granule masks, `sizes` the columns of each base granule,
-    `pairs` the allocation of the CTA pair that a base granule came from. `flat` is for compiled code: `mine`,
-    then the addresses of the SM's cells and `written` flags, once something is held.
+    """What one CTA holds, as the words `flat` (`HOLDING`); `pairs` is the allocation of the CTA pair that a
+    base granule came from.
     """
 
-    __slots__ = ("allocators", "flat", "is_used", "last_cols", "pairs", "relinquished", "sizes", "starts")
+    __slots__ = ("flat", "pairs")
 
     def __init__(self) -> None:
-        self.flat = np.zeros(3, np.uint64)
+        self.flat = np.zeros(HOLDING["sizes"] + NUM_GRANULES, np.uint64)
         self.renew()
 
     def renew(self) -> None:
         """Hold nothing, for another CTA."""
         self.flat.fill(0)
-        self.starts = 0
-        self.sizes: dict[int, int] = {}
-        self.allocators: dict[int, int] = {}
+        self.flat[HOLDING["last_cols"]] = NUM_COLS
         self.pairs: dict[int, PairRequest] = {}
-        self.relinquished = False
-        self.last_cols = NUM_COLS
-        self.is_used = False
+
+    def __getitem__(self, name: str) -> int:
+        return int(self.flat[HOLDING[name]])
+
+    def __setitem__(self, name: str, value: int) -> None:
+        self.flat[HOLDING[name]] = value
 
     @property
     def mine(self) -> int:
         """Return the granules held, a bit each."""
-        return int(self.flat[0])
+        return self["mine"]
 
-    @mine.setter
-    def mine(self, mask: int) -> None:
-        self.flat[0] = mask
+    @property
+    def sizes(self) -> dict[int, int]:
+        """Return the columns of each base granule."""
+        starts, first = self["starts"], HOLDING["sizes"]
+        return {g: int(self.flat[first + g]) for g in range(NUM_GRANULES) if starts >> g & 1}
+
+    def add(self, granule: int, num_cols: int) -> None:
+        """Take note of columns that are the CTA's from now on."""
+        self["mine"] |= _granule_mask(granule, num_cols)
+        self["starts"] |= 1 << granule
+        self["last_cols"], self["is_used"] = num_cols, 1
+        self.flat[HOLDING["sizes"] + granule] = num_cols
+
+    def drop(self, granule: int, num_cols: int) -> None:
+        """Take note of columns that are the CTA's no more."""
+        self["mine"] &= ~_granule_mask(granule, num_cols)
+        self["starts"] &= ~(1 << granule)
+
+    def is_of_pair(self, granule: int, request: PairRequest) -> None:
+        """Note the allocation of a pair that a base granule came from."""
+        self.pairs[granule], self["is_paired"] = request, 1
 
 
 class Ask(NamedTuple):
@@ -133,7 +171,7 @@ class PairRequest:
             granule = self.asks[0].warp.sm.tmem.choose(self.bases())
             for ask in self.asks.values():
                 ask.store(ask.warp.sm.tmem.take(ask.warp, granule, ask.num_cols, cta_group=2))
-                ask.warp.cta.tmem.pairs[granule] = self
+                ask.warp.cta.tmem.is_of_pair(granule, self)
         self.passed.add(side)
 
     def why(self, side: int) -> str:
@@ -149,23 +187,76 @@ class PairRequest:
         return f"its peer, CTA rank {peer}{end}, to execute tcgen05.alloc.cta_group::2 too"
 
 
+@lru_cache(maxsize=8)
+def _first_words(fresh: str, base: str) -> NDArray[np.uint64]:
+    """Return the words of an SM with the switches `tmem_fresh` and `tmem_base` (`OF_SM`)."""
+    words = np.zeros(len(OF_SM), np.uint64)
+    words[OF_SM["fill"]] = POISON if fresh == "poison" else 0
+    words[OF_SM["flag"]], words[OF_SM["is_plain"]] = fresh == "zero", base != "random"
+    return words
+
+
 class TensorMemory:
     """The Tensor Memory of SM `sm`: `cells` uint32[128, 512], `written` bool[128, 512], `halves` which cells
     hold 16 bits only (None: none does), `sm_map` the granules taken.
 
     `permit` is the CTA that has allocated and not yet relinquished; nobody else on the SM allocates
-    meanwhile.
+    meanwhile. `spare` are cells of SMs that need them no more.
     """
 
-    def __init__(self, sm: int, options: Options) -> None:
+    def __init__(
+        self, sm: int, options: Options, residents: Sequence[Cta] = (), spare: list[Planes] | None = None
+    ) -> None:
         self.sm = sm
         self.options = options
-        self.cells: Cells = np.zeros((NUM_LANES, NUM_COLS), np.uint32)
-        self.written = np.zeros((NUM_LANES, NUM_COLS), np.bool_)
+        self.words = _first_words(options.tmem_fresh, options.tmem_base).copy()
+        self._residents = residents
+        self._spare: list[Planes] = [] if spare is None else spare
+        self.cells, self.written = NO_PLANES
+        self.furnish()
         self.halves: NDArray[np.bool_] | None = None
-        self.sm_map = 0
-        self.permit: Cta | None = None
-        self._random = random.Random(options.seed * 1_000_003 + sm)
+
+    @property
+    def sm_map(self) -> int:
+        """Return the granules taken, a bit each."""
+        return int(self.words[OF_SM["map"]])
+
+    @sm_map.setter
+    def sm_map(self, granules: int) -> None:
+        self.words[OF_SM["map"]] = granules
+
+    @property
+    def permit(self) -> Cta | None:
+        """Return the CTA that alone may allocate."""
+        number = int(self.words[OF_SM["permit"]])
+        return next((cta for cta in self._residents if cta.linear + 1 == number), None) if number else None
+
+    @permit.setter
+    def permit(self, cta: Cta | None) -> None:
+        self.words[OF_SM["permit"]] = 0 if cta is None else cta.linear + 1
+
+    @cached_property
+    def _random(self) -> random.Random:
+        return random.Random(self.options.seed * 1_000_003 + self.sm)
+
+    def furnish(self) -> None:
+        """Have cells, those that another SM has no use for where there are such."""
+        if self.cells.size:
+            return
+        if self._spare:
+            self.cells, self.written = self._spare.pop()
+        else:
+            shape = NUM_LANES, NUM_COLS
+            self.cells, self.written = np.zeros(shape, np.uint32), np.zeros(shape, np.bool_)
+        self.words[OF_SM["cells"]] = self.cells.ctypes.data
+        self.words[OF_SM["written"]] = self.written.ctypes.data
+
+    def hand_on(self) -> None:
+        """Let another SM have the cells, if no column is taken."""
+        if not self.sm_map and self.cells.size:
+            self._spare.append((self.cells, self.written))
+            self.cells, self.written = NO_PLANES
+            self.words[OF_SM["cells"]] = 0
 
     # allocation
 
@@ -203,7 +294,7 @@ class TensorMemory:
                 f"tcgen05.alloc of {num_cols} columns: it must be {_one_of(ALLOC_COLS)}",
                 hint="round up to the next power of two of at least 32",
             )
-        if holding.relinquished:
+        if holding["relinquished"]:
             store(NO_ADDRESS)
             m.fault(
                 "ALLOC-AFTER-RELINQUISH",
@@ -211,10 +302,11 @@ class TensorMemory:
                 f" 0x{NO_ADDRESS:X} is stored",
                 hint="allocate everything before tcgen05.relinquish_alloc_permit",
             )
-        if num_cols > holding.last_cols:
+        last = holding["last_cols"]
+        if num_cols > last:
             m.fault(
                 "ALLOC-GROW",
-                f"tcgen05.alloc of {num_cols} columns after one of {holding.last_cols}: sizes must not grow",
+                f"tcgen05.alloc of {num_cols} columns after one of {last}: sizes must not grow",
                 hint="allocate the largest block first",
             )
 
@@ -269,16 +361,13 @@ class TensorMemory:
 
     def take(self, m: Warp, granule: int, num_cols: int, cta_group: int = 1) -> int:
         """Mark the free block at `granule` as the CTA's and return its address; its cells are fresh."""
-        mask = _granule_mask(granule, num_cols)
         holding = m.cta.tmem
-        self.sm_map |= mask
-        holding.mine |= mask
-        holding.flat[1:] = self.cells.ctypes.data, self.written.ctypes.data
-        holding.starts |= 1 << granule
-        holding.sizes[granule] = num_cols
-        holding.allocators[granule] = m.index
-        holding.last_cols = num_cols
-        holding.is_used = True
+        self.furnish()
+        self.sm_map |= _granule_mask(granule, num_cols)
+        for name in ("cells", "written"):
+            holding[name] = int(self.words[OF_SM[name]])
+        holding["sm"] = self.words.ctypes.data
+        holding.add(granule, num_cols)
         self.permit = m.cta
         col = granule * GRANULE_COLS
         self.cells[:, col : col + num_cols] = POISON if self.options.tmem_fresh == "poison" else 0
@@ -303,23 +392,20 @@ class TensorMemory:
                 "ALLOC-DOUBLE-FREE",
                 f"{what}: {self._not_mine(m.cta, mask)} (trap: unallocated columns being dealloced)",
             )
-        if not holding.starts >> granule & 1:
+        if not holding["starts"] >> granule & 1:
             m.fault(
                 "FREE-NOT-BASE",
                 f"{what}: no tcgen05.alloc returned that column; {_holds(holding)}"
                 " (trap: column being dealloced was not returned by alloc)",
                 hint="pass the address that tcgen05.alloc stored",
             )
-        if holding.sizes[granule] != num_cols:
-            m.fault(
-                "FREE-SIZE", f"{what}: that allocation has {holding.sizes[granule]} columns; free all of them"
-            )
+        size = holding.sizes[granule]
+        if size != num_cols:
+            m.fault("FREE-SIZE", f"{what}: that allocation has {size} columns; free all of them")
         is_pair = granule in holding.pairs
         self._check_pair(m, granule, what)
         self.sm_map &= ~mask
-        holding.mine &= ~mask
-        holding.starts &= ~(1 << granule)
-        del holding.sizes[granule], holding.allocators[granule]
+        holding.drop(granule, num_cols)
         self._tell(m, granule * GRANULE_COLS, num_cols, True, 2 if is_pair else 1)
 
     def _check_pair(self, m: Warp, granule: int, what: str) -> None:
@@ -337,8 +423,7 @@ class TensorMemory:
         """Give up the right to allocate: other CTAs of the SM may now. Each CTA of a pair does for
         itself.
         """
-        m.cta.tmem.relinquished = True
-        m.cta.tmem.is_used = True
+        m.cta.tmem["relinquished"] = m.cta.tmem["is_used"] = 1
         if self.permit is m.cta:
             self.permit = None
         m.changed()
@@ -349,7 +434,7 @@ class TensorMemory:
         """Take back the permit of a CTA that ends; return what it leaks ('' for nothing). Leaked columns
         stay taken.
         """
-        if self.permit is cta:
+        if self.words[OF_SM["permit"]] == cta.linear + 1:
             self.permit = None
         if not cta.tmem.mine:
             return ""

@@ -9,23 +9,27 @@ from dataclasses import dataclass, field
 
 from drywell.base.events import BarrierChanged, Event, Passed
 from drywell.base.span import Span
+from drywell.observe.moments import Moments
 
 MOST_PHASES, MOST_ENTRIES = 4096, 256
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened to a phase, the `order`-th of all on mbarriers in the run.
+    """One thing that happened to a phase, the `order`-th of all on mbarriers in the run, at moment `at`.
 
     `what` is arrive, expect, arrive.expect, complete, drop, add or pass (lanes were let through);
     `amount` arrivals or bytes; `pending` and `tx_bytes` are what the phase then still waited for. `cta`,
-    `warp` and `lanes` are who.
+    `warp` and `lanes` are who; `is_async` says that an operation did it (a copy its bytes, a commit its
+    arrival), not the threads themselves.
     """
 
     order: int
+    at: int
     what: str
     cta: int
     warp: int
+    is_async: bool
     lanes: tuple[int, ...]
     amount: int
     pending: int
@@ -47,7 +51,8 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class BarrierLedger:
-    """One mbarrier of CTA `cta` from an init on, at window offset `offset`: `count` is what init gave it.
+    """One mbarrier of CTA `cta` from an init on (at moment `at`), at window offset `offset`: `count` is what
+    init gave it.
     `left_out` phases behind the kept ones are not listed.
     """
 
@@ -56,11 +61,12 @@ class BarrierLedger:
     name: str
     count: int
     init: Span
+    at: int
     phases: tuple[Phase, ...]
     left_out: int
 
 
-_Words = tuple[int, int, tuple[int, ...], int, int, int, Span]
+_Words = tuple[int, int, bool, tuple[int, ...], int, int, int, Span]
 """An entry behind its `what`."""
 
 
@@ -73,16 +79,20 @@ class _Phase:
 @dataclass(slots=True)
 class _Life:
     init: BarrierChanged
+    at: int
     phases: dict[int, _Phase] = field(default_factory=dict)
     completed: int = 0
     dropped: set[int] = field(default_factory=set)
 
 
 class Ledgers:
-    """Listens to a run; `ledgers()` says what it saw. `name_of(offset)` names a byte of shared memory."""
+    """Listens to a run; `ledgers()` says what it saw. `name_of(offset)` names a byte of shared memory,
+    `moments` say when it is.
+    """
 
-    def __init__(self, name_of: Callable[[int], str]) -> None:
+    def __init__(self, name_of: Callable[[int], str], moments: Moments) -> None:
         self._name_of = name_of
+        self._moments = moments
         self._lives: dict[tuple[int, int], list[_Life]] = {}
         self._count = 0
 
@@ -95,21 +105,22 @@ class Ledgers:
                 agent, sync = event.agent, event.sync
                 lives = self._lives.get((sync.cta, sync.number))
                 if lives:
-                    entry = (agent.cta, agent.warp, event.lanes, 0, 0, 0, event.span)
+                    entry = (agent.cta, agent.warp, False, event.lanes, 0, 0, 0, event.span)
                     self._enter(lives[-1], event.round, "pass", entry)
 
     def _changed(self, event: BarrierChanged) -> None:
         lives = self._lives.setdefault((event.home, event.offset), [])
         if event.what == "init":
-            lives.append(_Life(event))
+            lives.append(_Life(event, self._moments.now))
         elif lives and event.what != "inval":
             agent, life = event.agent, lives[-1]
             life.completed = max(life.completed, event.phase)
             entry = (
-                agent.cta, agent.warp, event.lanes, event.amount, event.pending, event.tx_bytes, event.span,
+                agent.cta, agent.warp, agent.operation > 0, event.lanes,
+                event.amount, event.pending, event.tx_bytes, event.span,
             )  # fmt: skip
             if event.phase > event.round:  # it ended the phase: nothing is left of it
-                entry = (*entry[:4], 0, 0, entry[6])
+                entry = (*entry[:5], 0, 0, entry[7])
             self._enter(life, event.round, event.what, entry)
 
     def _enter(self, life: _Life, number: int, what: str, entry: _Words) -> None:
@@ -123,7 +134,7 @@ class Ledgers:
         if len(phase.entries) >= MOST_ENTRIES:
             phase.left_out += 1
             return
-        phase.entries.append(Entry(self._count, what, *entry))
+        phase.entries.append(Entry(self._count, self._moments.now, what, *entry))
 
     def ledgers(self, cta: int | None = None) -> tuple[BarrierLedger, ...]:
         """Return the mbarriers of a CTA (of all without one), by CTA and offset."""
@@ -134,6 +145,7 @@ class Ledgers:
                 self._name_of(offset),
                 life.init.amount,
                 life.init.span,
+                life.at,
                 tuple(
                     Phase(number, number < life.completed, tuple(phase.entries), phase.left_out)
                     for number, phase in sorted(life.phases.items())

@@ -23,7 +23,8 @@ class Hop:
     `sources` are (what it was to that instruction, hop); a product's begin with "row ... of A", "column ...
     of B", "D". `part` is the memory that it lies in, if any; `unit` is the operation's role or the
     instruction's unit. `moment` counts the instructions of all warps. Of what an operation wrote, `work` says
-    what it is, and `box` (swizzle, offset of the tile in shared memory) how TMA laid it out.
+    what it is, and `box` (swizzle, offset of the tile in shared memory) how TMA laid it out. `clock` is the
+    cycle of a timed run, else -1.
     """
 
     kind: HopKind
@@ -39,6 +40,7 @@ class Hop:
     work: Work | None = None
     box: tuple[str, int] | None = None
     sources: list[tuple[str, Hop]] = field(default_factory=list)
+    clock: int = -1
 
 
 @dataclass(frozen=True, slots=True)

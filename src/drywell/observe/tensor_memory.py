@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.base.events import Access, Agent, CtaStarted, Event, Issued, Performed, TmemAllocated, Work
+from drywell.base.pictured import Pictured
 from drywell.base.span import Span
 from drywell.layout.accumulator import LAYOUTS
 from drywell.layout.tmem import NUM_COLS, NUM_LANES, decode
@@ -95,7 +96,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class TmemSnapshot:
+class TmemSnapshot(Pictured):
     """The Tensor Memory a CTA saw: its allocations in order, and per cell the index into `writers` of what
     wrote it last (-1: never written); every instruction that wrote or read it (what an mma adds to counts as
     written only), and what mmas took which columns for. `pair_rank` is 1 for the second CTA of a pair.
@@ -178,7 +179,7 @@ class TmemMap:
             self._written(event, unit, what, lanes, columns)
         if issued is not None and issued.work.role == "mma":
             self._took(event.home, issued.work, issued.span)
-            if not event.is_write and _is_inside_d(issued.work, columns, event.size):
+            if not event.is_write and is_inside_d(issued.work, columns, event.size):
                 return
         of_cta = self.touches.setdefault(event.home, {})
         key = (event.span, unit, what, event.is_write, int(columns.min()))
@@ -221,7 +222,7 @@ class TmemMap:
         )
 
 
-def _is_inside_d(work: Work, columns: NDArray[np.int64], size: int) -> bool:
+def is_inside_d(work: Work, columns: NDArray[np.int64], size: int) -> bool:
     """Say whether columns are those of the D that an mma adds to."""
     first = decode(work.accumulator)[1]
     last = first + LAYOUTS[work.layout].num_cols(work.shape[1])

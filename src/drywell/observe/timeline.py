@@ -5,14 +5,15 @@ All times are SM cycles from the start of the launch. docs/design/clock.md says 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
 from drywell.base.interval import Interval
+from drywell.base.pictured import Pictured
 from drywell.base.record import record
+from drywell.observe.tiles import Tiles
 from drywell.observe.trace_events import trace_json
 
 Span = tuple[float, float]
@@ -56,7 +57,7 @@ class Step:
     end: float
 
 
-class Timeline:
+class Timeline(Pictured):
     """Collects the intervals of a timed run. `ghz` is the SM clock that turns cycles into ns."""
 
     def __init__(self, ghz: float) -> None:
@@ -130,78 +131,9 @@ class Timeline:
         return Phases((0.0, begin), (begin, last), (last, end))
 
     # ---------------------------------------------------------------- tiles
-    def tiles(self, cta: int) -> tuple[Span, ...]:
-        """Return when the tensor pipe had each accumulator of a CTA: from when its readers had let go of it,
-        or the pipe of the one before, to when they know that it is done.
-        """
-        handed = sorted({id(c): c for _, c in self._handovers(cta)}.values(), key=lambda c: c.done)
-        if not handed:
-            return ()
-        issuer = handed[0].cta, handed[0].warp
-        work = sorted(
-            (i for i in self.busy("tensor") if (i.cta, i.warp) == issuer and i.kind == "mma"),
-            key=lambda i: i.issued,
-        )
-        issued = [i.issued for i in work]
-        readers: set[object] = set(self._readers(cta))
-        freed = [
-            i.end
-            for i in self.events
-            if i.doing == "stall" and (i.cta, i.warp) == issuer and i.cause in readers
-        ]
-        out, first, since = [], 0, 0.0
-        for commit in handed:
-            last = bisect_right(issued, commit.issued)
-            if last > first:
-                begun = max((end for end in freed if since <= end <= work[first].begin), default=since)
-                out.append((begun or work[first].begin, commit.done))
-            first, since = last, commit.issued
-        return tuple(out)
-
-    def epilogues(self, cta: int) -> tuple[tuple[Span, ...], ...]:
-        """Return, for each warp that reads accumulators, when it had each of them: from when it knew that it
-        was done until its last load of it had brought its registers.
-        """
-        by_warp: dict[int, list[Interval]] = defaultdict(list)
-        for stall, _ in self._handovers(cta):
-            by_warp[stall.warp].append(stall)
-        out = []
-        for warp, stalls in sorted(by_warp.items()):
-            reads = [i.done for i in self.busy("tmem_read") if (i.cta, i.warp) == (cta, warp)]
-            stops = [*(stall.begin for stall in stalls[1:]), self.cycles]
-            out.append(
-                tuple(
-                    (stall.end, max((done for done in reads if done <= stop), default=stall.end))
-                    for stall, stop in zip(stalls, stops, strict=True)
-                )
-            )
-        return tuple(out)
-
-    def epilogue_under_tensor(self, cta: int) -> float:
-        """Return the share of the steady epilogue time, that of all tiles but the last, during which the
-        tensor pipe has another accumulator.
-        """
-        tiles = self.tiles(cta)
-        steady = [span for warp in self.epilogues(cta) for span in warp[:-1]]
-        total = sum(end - begin for begin, end in steady)
-        under = sum(max(0.0, min(e, te) - max(b, tb)) for b, e in steady for tb, te in tiles)
-        return under / total if total else 0.0
-
-    def _handovers(self, cta: int) -> list[tuple[Interval, Interval]]:
-        """Return the waits of warps that read Tensor Memory for the tensor pipe, and the commits that ended
-        them.
-        """
-        readers = self._readers(cta)
-        return [
-            (i, i.cause)
-            for i in self.events
-            if i.doing == "stall" and (i.cta, i.warp) in readers
-            and isinstance(i.cause, Interval) and i.cause.unit == "commit"
-        ]  # fmt: skip
-
-    def _readers(self, cta: int) -> set[tuple[int, int]]:
-        """Return the warps of a CTA that read Tensor Memory."""
-        return {(i.cta, i.warp) for i in self.busy("tmem_read") if i.cta == cta}
+    def tiles(self, cta: int) -> Tiles:
+        """Return who had the accumulators of a CTA when: main loops, epilogues, their overlap."""
+        return Tiles(self.events, cta, self.cycles)
 
     # ---------------------------------------------------------------- what was critical
     def critical_path(self) -> tuple[Step, ...]:
@@ -244,21 +176,6 @@ class Timeline:
     def perfetto(self, path: str | Path) -> None:
         """Write it in the Chrome trace event format, which ui.perfetto.dev opens; 1 unit is 1 microsecond."""
         Path(path).write_text(trace_json(self.events, self.ghz), encoding="utf-8")
-
-
-def union(spans: Iterable[Span]) -> list[Span]:
-    """Return disjoint spans that cover the same.
-
-    >>> union([(0, 2), (5, 6), (1, 3)])
-    [(0, 3), (5, 6)]
-    """
-    out: list[Span] = []
-    for begin, end in sorted(spans):
-        if out and begin <= out[-1][1]:
-            out[-1] = (out[-1][0], max(out[-1][1], end))
-        else:
-            out.append((begin, end))
-    return out
 
 
 def _within(i: Interval, first: float, last: float) -> float:

@@ -13,6 +13,7 @@ from drywell.arch.timing import Timing, timing
 from drywell.base.errors import UnsupportedError
 from drywell.base.record import record
 from drywell.plan.gemm_config import OUTPUT_BYTES, ROW_BLOCK, GemmConfig
+from drywell.plan.power import clock_under, load_on_clock
 from drywell.plan.traffic import Traffic, traffic
 
 Launch = Literal["kernel", "stream", "alone", "host"]
@@ -23,8 +24,6 @@ launch, events around one launch, or a launch and the wait for it by the host's 
 _TMEM_CELL_BYTES = 4
 _WARPS_OF_BLOCK = 4
 _ROUNDS = 16
-_REFERENCE_BYTES = 64.0
-"""Loads per cycle of MMA at which `clock_l2_share` adds nothing: a 256x256 tile of a pair in bf16."""
 
 
 @record
@@ -94,16 +93,14 @@ def evaluate(
     if config.a_in_tmem:
         raise UnsupportedError("a GEMM with A in Tensor Memory is not predicted: threads write A each step")
     w = _work(config, gpu, t, launch)
-    ghz_max = gpu.boost_clock_mhz / 1000
-    ghz_full = t.clock_full_sustained_ghz if sustained else t.clock_full_ghz
-    ghz = clock_mhz / 1000 if clock_mhz else ghz_full
+    ghz = clock_mhz / 1000 if clock_mhz else clock_under(t, gpu, 1.0, sustained)
     for _ in range(_ROUNDS):
         step, bound = _step(w, ghz)
         parts = _parts(w, step, ghz)
         cycles = sum(parts.values())
         if clock_mhz:
             break
-        last, ghz = ghz, ghz_max - (ghz_max - ghz_full) * _load_on_clock(w, cycles, ghz)
+        last, ghz = ghz, clock_under(t, gpu, _load(w, cycles, ghz), sustained)
         if abs(ghz - last) < 1e-6:
             break
     return _prediction(w, parts, bound, ghz)
@@ -217,15 +214,14 @@ def _parts(w: _Work, step: float, ghz: float) -> dict[str, float]:
     return parts
 
 
-def _load_on_clock(w: _Work, cycles: float, ghz: float) -> float:
-    """Return the load that the clock falls with: 1 is a tensor pipe that never pauses."""
+def _load(w: _Work, cycles: float, ghz: float) -> float:
+    """Return the load that the clock falls with."""
     t, moved = w.t, w.moved
     ctas = moved.num_tiles * w.config.cta_group
     use = ctas * moved.num_steps * w.mma / (w.sm_count * cycles)
-    l2 = t.clock_l2_share * (moved.step_bytes / w.mma / _REFERENCE_BYTES - 1)
     dram_bytes = ctas * (moved.step_bytes * moved.miss * moved.num_steps + moved.output_bytes)
-    dram = dram_bytes / (t.dram_tb_per_s * 1000) * ghz / cycles
-    return use * (1 + l2) + t.clock_dram_share * dram
+    dram_use = dram_bytes / (t.dram_tb_per_s * 1000) * ghz / cycles
+    return load_on_clock(t, use, moved.step_bytes / w.mma, dram_use)
 
 
 def _prediction(w: _Work, parts: dict[str, float], bound: str, ghz: float) -> Prediction:

@@ -63,6 +63,12 @@ def miss_share(c: GemmConfig, t: Timing, concurrent: int, row_tiles: int, col_ti
     across = min(col_tiles, max(1.0, concurrent / down))
     of_wave = (down * M + across * N) / (concurrent * (M + N))
     of_all = (c.m + c.n) / (row_tiles * col_tiles * (M + N))
-    operand_mb = (c.m + c.n) * c.k * c.element_bytes / 1e6
-    kept = min(1.0, max(0.0, 2 - operand_mb / t.l2_mb))
+    return missing(t, of_wave, of_all, (c.m + c.n) * c.k * c.element_bytes)
+
+
+def missing(t: Timing, of_wave: float, of_all: float, operand_bytes: float) -> float:
+    """Return which share of the loads misses L2, when `of_wave` of a wave's are of what no other of it loads,
+    and the operands are `of_all` of all that is loaded: what stays there from wave to wave is in between.
+    """
+    kept = min(1.0, max(0.0, 2 - operand_bytes / 1e6 / t.l2_mb))
     return min(1.0, kept * of_all + (1 - kept) * max(of_wave, of_all))

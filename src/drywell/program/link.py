@@ -5,6 +5,7 @@ get their final numbers.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 
 from drywell.base.errors import LaunchError, UnsupportedError
 from drywell.base.record import record
@@ -184,10 +185,25 @@ def _numbered(
     return tuple(linked), tuple(widths), tuple(names)
 
 
+NUM_KEPT = 16
+"""Executables that are kept in a process, those used last."""
+
+_kept: OrderedDict[tuple[int, str], Executable] = OrderedDict()
+
+
 def link(program: Program, entry: str) -> Executable:
-    """Link an entry; LaunchError when there is none of that name, UnsupportedError when it can reach what
-    cannot be executed.
+    """Link an entry, once for many launches; LaunchError when there is none of that name, UnsupportedError
+    when it can reach what cannot be executed.
     """
+    key = id(program), entry
+    found = _kept.pop(key, None) or _link(program, entry)
+    _kept[key] = found
+    while len(_kept) > NUM_KEPT:
+        _kept.popitem(last=False)
+    return found
+
+
+def _link(program: Program, entry: str) -> Executable:
     function = program.functions.get(entry)
     if function is None or entry not in program.entries:
         raise LaunchError(f"the module has no entry '{entry}'; it has {', '.join(program.entries) or 'none'}")

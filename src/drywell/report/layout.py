@@ -141,7 +141,7 @@ def _picture(atom: Atom) -> Lines:
 
 def _tmem_picture(atom: Atom) -> Lines:
     """Return Tensor Memory in bands of 16 lanes, a letter for each block of elements that lies together."""
-    blocks = _blocks(atom)
+    blocks = blocks_of(atom)
     if len(blocks) > len(ascii_uppercase):
         return _grid(atom)
     extents = {axis: int(array.max()) + 1 for axis, array in all_places(atom.layout).items()}
@@ -200,7 +200,7 @@ def _sign(part: Any) -> Piece:
     return (ascii_uppercase[int(held[0])], STYLES[int(held[0]) % len(STYLES)])
 
 
-def _blocks(atom: Atom) -> tuple[Block, ...]:
+def blocks_of(atom: Atom) -> tuple[Block, ...]:
     """Return the rectangles of elements that lie as rectangles, in order; copies are left out."""
     where = evaluate(atom.layout, atom.shape)
     rows, cols = np.indices(atom.shape)
@@ -219,7 +219,7 @@ def _grid(atom: Atom) -> Lines:
     places = _in_order(evaluate(atom.layout))
     where = {axis: array.reshape(-1, shape[-1]) for axis, array in places.items()}
     rows, cols = next(iter(where.values())).shape
-    run = _run_of(where, cols)
+    run = run_of(where, cols)
     shown_rows = list(range(rows)) if rows <= SHOWN_ROWS + 1 else [*range(SHOWN_ROWS), rows - 1]
     firsts = list(range(0, cols, run))
     widest = max(sum(len(str(int(array.max()))) for array in where.values()) + len(where), 4)
@@ -241,7 +241,7 @@ def _grid(atom: Atom) -> Lines:
     return ((legend,), *columns(table, right=range(1, len(table[0])), gap=1))
 
 
-def _run_of(where: dict[str, Any], cols: int) -> int:
+def run_of(where: dict[str, Any], cols: int) -> int:
     """Return how many elements of a row always lie in a row on `m`, as a power of two."""
     if set(where) != {"m"}:
         return 1

@@ -1,35 +1,23 @@
-"""A run as one record for the page: Tensor Memory, mbarriers, findings, roles, and the text they stand in.
+"""A run as one record for the page: Tensor Memory and its history, the clock, mbarriers, findings, roles,
+paths of elements, the budget, and the text they stand in.
 
-`page_run` makes it of results, `encode_page` writes it as JSON (keys are the names of the fields here), and
-`read_page` reads that back, with types. Numbers of CTAs are linear; lines count from 1 in `source`.
+`drywell.report.page_run` makes it of results, `encode_page` writes it as JSON (keys are the names of the
+fields here), and `read_page` reads that back, with types. Numbers of CTAs are linear; lines count from 1 in
+`source`. Moments are cycles of a timed run, else they count events (`PageClock`).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from drywell.base.diagnostic import Finding
 from drywell.base.record import record
-from drywell.base.span import NOWHERE, Source, Span
-from drywell.layout.accumulator import LAYOUTS
-from drywell.layout.fragment import SHAPES, WARP_LANES, fragment
-from drywell.observe.handovers import Handover
-from drywell.observe.ledger import BarrierLedger, Entry
-from drywell.observe.roles import WarpRole
-from drywell.observe.tensor_memory import TmemSnapshot, Touch
-from drywell.observe.tmem_regions import Region
-from drywell.report.roles import short, spelling_at
-from drywell.report.tensor_memory import TmemPicture, region_title
-from drywell.report.text import ranges
+from drywell.base.span import NOWHERE, Span
 
-VERSION = 1
-"""Grows when a field changes its meaning or goes away."""
+VERSION = 2
+"""Grows when a field changes its meaning or goes away. explorer/src/lib/record.ts has the same."""
+
+Dim3 = tuple[int, int, int]
+Ints = tuple[int, ...]
 
 
 @record
@@ -41,6 +29,15 @@ class PagePlace:
 
 
 @record
+class PageClock:
+    """How moments count: cycles of `ghz`, or events (then `ghz` is 0); `end` is the last moment."""
+
+    unit: str
+    end: int
+    ghz: float
+
+
+@record
 class PageHead:
     """What was launched: the kernel's name, the GPU, the shape of the launch, how it ended, the instructions
     executed.
@@ -49,17 +46,18 @@ class PageHead:
     title: str
     entry: str
     gpu: str
-    grid: tuple[int, int, int]
-    cluster: tuple[int, int, int]
-    block: tuple[int, int, int]
+    grid: Dim3
+    cluster: Dim3
+    block: Dim3
     schedule: str
     verdict: str
     executed: int
+    clock: PageClock
 
 
 @record
 class PageSource:
-    """The PTX text: its file's name and its lines."""
+    """A text, the PTX or one of the author's files: its name and its lines."""
 
     name: str
     lines: tuple[str, ...]
@@ -67,12 +65,16 @@ class PageSource:
 
 @record
 class PageAllocation:
-    """Columns [column, column + num_cols) that a CTA held; `freed` is null when it never gave them back."""
+    """Columns [column, column + num_cols) that a CTA held from moment `at` on; `freed` and `until` are null
+    when it never gave them back.
+    """
 
     column: int
     num_cols: int
     allocated: PagePlace
     freed: PagePlace | None
+    at: int
+    until: int | None
 
 
 @record
@@ -144,15 +146,46 @@ class PageCells:
 
 
 @record
+class PageDeed:
+    """What an instruction does to cells: it writes them, or reads them."""
+
+    touch: PageTouch
+    is_write: bool
+
+
+@record
+class PageHistory:
+    """Every operation that wrote or read cells of a CTA, in clock order, as columns of one table.
+
+    Operation k took effect at `at[k]`, did `deeds[deed[k]]` to the cells `areas[area[k]]` (rectangles of
+    lane, column, lanes, columns), was issued by warp `warp[k]` of CTA `cta[k]`, and stands for `count[k]`
+    operations that did the same one after the other. `left_out` more at the end are not listed.
+    """
+
+    deeds: tuple[PageDeed, ...]
+    areas: tuple[tuple[tuple[int, int, int, int], ...], ...]
+    at: Ints
+    deed: Ints
+    area: Ints
+    cta: Ints
+    warp: Ints
+    count: Ints
+    left_out: int
+
+
+@record
 class PageCta:
-    """The Tensor Memory of one CTA; `pair_rank` is 1 for the second of a pair."""
+    """The Tensor Memory of one CTA on SM `sm`; `pair_rank` is 1 for the second of a pair."""
 
     cta: int
+    index: Dim3
+    sm: int
     pair_rank: int
     allocations: tuple[PageAllocation, ...]
     regions: tuple[PageRegion, ...]
     writers: tuple[PageTouch, ...]
     cells: tuple[PageCells, ...]
+    history: PageHistory
 
 
 @record
@@ -174,10 +207,12 @@ class PageEntry:
     """One thing that happened to a phase of an mbarrier; see `drywell.observe.ledger.Entry`."""
 
     order: int
+    at: int
     what: str
     cta: int
     warp: int
-    lanes: tuple[int, ...]
+    is_async: bool
+    lanes: Ints
     amount: int
     pending: int
     tx_bytes: int
@@ -196,30 +231,44 @@ class PagePhase:
 
 @record
 class PageBarrier:
-    """An mbarrier from its init on."""
+    """An mbarrier from its init, at moment `at`, on."""
 
     cta: int
     offset: int
     name: str
     count: int
     init: PagePlace
+    at: int
     phases: tuple[PagePhase, ...]
     left_out: int
 
 
 @record
+class PageFindingCells:
+    """The first cell of Tensor Memory that a finding is about, and how many there are."""
+
+    lane: int
+    col: int
+    count: int
+
+
+@record
 class PageFinding:
-    """A finding: its words, where it stands, and where the other party does (null when there is none)."""
+    """A finding: its words, where it stands, and where the other party does (null when there is none). `at`
+    is the moment when it was found, null when only the end of the run showed it.
+    """
 
     rule: str
     severity: str
     message: str
     place: PagePlace | None
     other: PagePlace | None
-    cta: tuple[int, int, int] | None
+    cta: Dim3 | None
     warp: int | None
-    lanes: tuple[int, ...]
+    lanes: Ints
     cells: str
+    where: PageFindingCells | None
+    at: int | None
     note: str
     hint: str
     count: int
@@ -229,7 +278,7 @@ class PageFinding:
 class PageRole:
     """What a warp is for, and its deeds in words with how often."""
 
-    cta: tuple[int, int, int]
+    cta: Dim3
     warp: int
     name: str
     deeds: tuple[tuple[str, int], ...]
@@ -239,7 +288,7 @@ class PageRole:
 class PageHandover:
     """What an mbarrier hands over: who gives, who takes, which storage."""
 
-    cta: tuple[int, int, int]
+    cta: Dim3
     name: str
     offset: int
     producers: tuple[str, ...]
@@ -249,22 +298,212 @@ class PageHandover:
 
 
 @record
+class PageRow:
+    """A row of the timeline: a warp of CTA `cta` (`unit` warp), or a unit of an SM (`cta` -1; `warp` is the
+    part of a Tensor Memory port, else -1).
+    """
+
+    unit: str
+    name: str
+    sm: int
+    cta: int
+    warp: int
+
+
+@record
+class PageSm:
+    """An SM and its CTAs: the tensor pipe first works at `steady_begin`, last at `steady_end`; `use` are the
+    shares of the time between them in which its units work.
+    """
+
+    sm: int
+    ctas: Ints
+    steady_begin: int
+    steady_end: int
+    end: int
+    use: dict[str, float]
+
+
+@record
+class PageBars:
+    """Stretches of time as columns of one table, by begin.
+
+    Bar k is on `rows[row[k]]` from `begin[k]` to `end[k]`. `doing` is 0 (a warp runs), 1 (it waits) or 2 (a
+    unit works). `text`, what it does or waits for, and `kind` are numbers in `texts`, `place` in `places`.
+    `issued` and `done` (it took effect) are those of a unit's work, else -1; `cta` and `warp` are who issued
+    it. `buffer` is the accumulator that it is about, -1 for none. `count` are the instructions of a run, else
+    how many stretches are drawn as one.
+    """
+
+    row: Ints
+    begin: Ints
+    end: Ints
+    doing: Ints
+    kind: Ints
+    text: Ints
+    place: Ints
+    issued: Ints
+    done: Ints
+    cta: Ints
+    warp: Ints
+    buffer: Ints
+    count: Ints
+
+
+@record
+class PageStep:
+    """One piece of the critical path: `who` did `what`."""
+
+    who: str
+    what: str
+    begin: int
+    end: int
+
+
+@record
+class PageTimeline:
+    """What a timed run did. `grain`: stretches of less than so many cycles that follow each other are one (0:
+    each stands by itself).
+    """
+
+    sms: tuple[PageSm, ...]
+    rows: tuple[PageRow, ...]
+    texts: tuple[str, ...]
+    places: tuple[PagePlace, ...]
+    bars: PageBars
+    critical: tuple[PageStep, ...]
+    grain: int
+
+
+@record
+class PageHop:
+    """A hop of a path, or, where `remark` is not '', a remark between hops; `depth` counts products above.
+
+    `space` is gmem, smem, tmem, local, register, parameter or constant, `home` the CTA whose memory it is
+    (-1: none), `address` hexadecimal ('' for a register), `size` in bytes (cells of Tensor Memory), `lane`
+    and `col` those of a cell, else -1. `what` wrote it, on `unit`, for `thread` of `warp` (-1: an operation),
+    at moment `at`.
+    """
+
+    number: int
+    depth: int
+    remark: str
+    kind: str
+    space: str
+    name: str
+    address: str
+    size: int
+    home: int
+    lane: int
+    col: int
+    swizzle: str
+    what: str
+    unit: str
+    place: PagePlace
+    cta: int
+    warp: int
+    thread: int
+    at: int | None
+
+
+@record
+class PagePath:
+    """Where an element of an output came from, from the output backwards; see `observe.provenance.Why`."""
+
+    element: str
+    buffer: str
+    index: Ints
+    value: str
+    hops: tuple[PageHop, ...]
+    inputs: dict[str, str]
+    others: tuple[str, ...]
+    lost: tuple[str, ...]
+    is_cut: bool
+    problem: str
+
+
+@record
+class PageBuffer:
+    """A buffer of the launch; `is_output` says that the run changed it."""
+
+    name: str
+    dtype: str
+    shape: Ints
+    is_output: bool
+
+
+@record
+class PageBudgetRow:
+    """What one owner takes of a resource (tmem, smem, registers)."""
+
+    resource: str
+    owner: str
+    amount: int
+    tag: str
+    note: str
+
+
+@record
+class PageBudget:
+    """What the kernel takes of an SM; see `drywell.plan.budget.Budget`."""
+
+    title: str
+    gpu: str
+    rows: tuple[PageBudgetRow, ...]
+    limits: dict[str, int]
+    ctas_per_sm: int
+    bound: str
+    problems: tuple[str, ...]
+    advice: tuple[str, ...]
+
+
+@record
+class PageShare:
+    """An accumulator in the registers of so many warpgroups."""
+
+    warpgroups: int
+    registers: int
+    limit: int
+    spilled: int
+
+
+@record
+class PageHopper:
+    """The run's accumulators on Hopper and here; see `drywell.plan.hopper.HopperComparison`."""
+
+    M: int
+    N: int
+    accumulators: int
+    shares: tuple[PageShare, ...]
+    cols: int
+    allocated: int | None
+    working_registers: int
+
+
+@record
 class PageRun:
-    """Everything the page shows of a run."""
+    """Everything the page shows of a run. `texts` are the author's own, `limits` say what is left out."""
 
     version: int
     head: PageHead
     source: PageSource
+    texts: tuple[PageSource, ...]
     ctas: tuple[PageCta, ...]
     fragments: dict[str, PageFragment]
     barriers: tuple[PageBarrier, ...]
     findings: tuple[PageFinding, ...]
     roles: tuple[PageRole, ...]
     handovers: tuple[PageHandover, ...]
+    timeline: PageTimeline | None
+    buffers: tuple[PageBuffer, ...]
+    paths: tuple[PagePath, ...]
+    budget: PageBudget | None
+    hopper: PageHopper | None
+    limits: tuple[str, ...]
 
 
-def encode_page(page: PageRun) -> bytes:
-    """Return a run as JSON."""
+def encode_page(page: PageRun | PagePath) -> bytes:
+    """Return a run, or a path to add to one, as JSON."""
     return msgspec.json.encode(page)
 
 
@@ -273,220 +512,11 @@ def read_page(text: bytes | str) -> PageRun:
     return msgspec.json.decode(text, type=PageRun)
 
 
-def page_run(
-    head: PageHead,
-    source: Source,
-    snapshots: Mapping[int, TmemSnapshot],
-    ledgers: Sequence[BarrierLedger] = (),
-    findings: Sequence[Finding] = (),
-    roles: Sequence[WarpRole] = (),
-    handovers: Sequence[Handover] = (),
-) -> PageRun:
-    """Return the record of a run, with the Tensor Memory of the CTAs of `snapshots`."""
-    ctas = tuple(_cta(cta, snapshot, source) for cta, snapshot in snapshots.items())
-    return PageRun(
-        VERSION,
-        head,
-        PageSource(source.name, tuple(source.text.splitlines())),
-        ctas,
-        _fragments(ctas),
-        tuple(map(_barrier, ledgers)),
-        tuple(map(_finding, findings)),
-        tuple(PageRole(r.cta, r.warp, r.name, tuple((d.what, d.count) for d in r.deeds)) for r in roles),
-        tuple(map(_handover, handovers)),
-    )
-
-
-def _place(span: Span) -> PagePlace:
+def place_of(span: Span) -> PagePlace:
+    """Return a place for the page."""
     return PagePlace(span.line, span.loc)
 
 
-def _maybe(span: Span | None) -> PagePlace | None:
-    return None if span is None or span == NOWHERE else _place(span)
-
-
-# Tensor Memory
-
-
-def _cta(cta: int, snapshot: TmemSnapshot, source: Source) -> PageCta:
-    picture = TmemPicture(snapshot)
-    writers: list[PageTouch] = []
-    numbers: dict[tuple[Span, str, str], int] = {}
-    for touch in snapshot.touches:
-        key = (touch.span, touch.unit, touch.what)
-        if touch.is_write and key not in numbers:
-            numbers[key] = len(writers)
-            same = (t for t in snapshot.touches if t.is_write and (t.span, t.unit, t.what) == key)
-            writers.append(_touch(touch, source, sum(t.count for t in same)))
-    index = np.array([numbers.get((w.span, w.unit, w.what), -1) for w in snapshot.writers] + [-1], np.int64)
-    return PageCta(
-        cta,
-        snapshot.pair_rank,
-        tuple(
-            PageAllocation(one.column, one.num_cols, _place(one.span), _maybe(one.freed))
-            for one in snapshot.allocations
-        ),
-        tuple(
-            _region(sign, region, snapshot.pair_rank, source)
-            for sign, region in zip(picture.signs, picture.regions, strict=True)
-        ),
-        tuple(writers),
-        tuple(_cells(index[snapshot.last_writer])),
-    )
-
-
-def _touch(touch: Touch, source: Source, count: int | None = None) -> PageTouch:
-    form = touch.what if touch.unit in ("tmem_ld", "tmem_st") else ""
-    return PageTouch(
-        short(spelling_at(touch.span, source)) or touch.what,
-        touch.unit,
-        _place(touch.span),
-        touch.count if count is None else count,
-        _form_of(form, spelling_at(touch.span, source)),
-    )
-
-
-_FORM = re.compile(r"(?:ld|st)(?:\.red)?\.(\w+)\.x(\d+)")
-
-
-def _form_of(what: str, spelling: str) -> str:
-    """Return the form of a load or store as fragments are named: "32x32b.x8", "16x256b.x4.packed"."""
-    found = _FORM.match(what)
-    if found is None or found.group(1) not in SHAPES:
-        return ""
-    packed = ".packed" if "pack::16b" in spelling else ""
-    return f"{found.group(1)}.x{found.group(2)}{packed}"
-
-
-def _region(sign: str, region: Region, pair_rank: int, source: Source) -> PageRegion:
-    of = region.operand
-    mma: PageMma | None = None
-    blocks: tuple[PageBlock, ...] = ()
-    if of is not None:
-        M, N, K = of.shape
-        mma = PageMma(of.kind, M, N, K, of.layout, of.element)
-        if region.role == "D":
-            layout = LAYOUTS[of.layout]
-            blocks = tuple(
-                PageBlock(r.m, r.n, r.num_rows, r.num_cols, of.lane + r.lane, of.column + r.col)
-                for r in layout.rectangles(N)
-                if r.cta == pair_rank % layout.num_ctas
-            )
-    return PageRegion(
-        sign,
-        region.role,
-        region.number,
-        region_title(region),
-        region.column,
-        region.num_cols,
-        region.lanes,
-        mma,
-        blocks,
-        tuple(_touch(t, source) for t in region.writes),
-        tuple(_touch(t, source) for t in region.reads),
-    )
-
-
-def _cells(numbers: NDArray[np.int64]) -> Iterable[PageCells]:
-    """Yield the rectangles with one number each, -1 left out: equal columns, then equal lanes."""
-    edges = np.flatnonzero((numbers[:, 1:] != numbers[:, :-1]).any(0)) + 1
-    for left, right in pairwise([0, *edges.tolist(), numbers.shape[1]]):
-        column = numbers[:, left]
-        cuts = np.flatnonzero(column[1:] != column[:-1]) + 1
-        for top, bottom in pairwise([0, *cuts.tolist(), len(column)]):
-            if column[top] >= 0:
-                yield PageCells(top, left, bottom - top, right - left, int(column[top]))
-
-
-def _fragments(ctas: Iterable[PageCta]) -> dict[str, PageFragment]:
-    """Return the forms of loads and stores that are spoken of."""
-    names = {
-        touch.fragment
-        for cta in ctas
-        for region in cta.regions
-        for touch in (*region.writes, *region.reads)
-        if touch.fragment
-    }
-    return {name: _fragment(name) for name in sorted(names)}
-
-
-def _fragment(name: str) -> PageFragment:
-    shape, num, *packed = name.split(".")
-    count = int(num.removeprefix("x"))
-    split = count * (2 if packed else 1) if SHAPES[shape].num_windows == 2 else 0
-    f = fragment(shape, count, bool(packed), split)
-
-    def steps(cells: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-        return tuple((int(f.lane[at]), int(f.col[at])) for at in cells)
-
-    threads = [(1 << bit, 0) for bit in range(WARP_LANES.bit_length() - 1)]
-    registers = [(0, 1 << bit) for bit in range(f.num_registers.bit_length() - 1)]
-    cols = int(f.col.max()) + (2 if packed else 1)
-    return PageFragment(
-        int(f.lane.max()) + 1, cols, f.num_registers, steps(threads), steps(registers), bool(packed)
-    )
-
-
-# mbarriers, findings, roles
-
-
-def _barrier(one: BarrierLedger) -> PageBarrier:
-    return PageBarrier(
-        one.cta,
-        one.offset,
-        one.name,
-        one.count,
-        _place(one.init),
-        tuple(
-            PagePhase(phase.number, phase.is_over, tuple(map(_entry, phase.entries)), phase.left_out)
-            for phase in one.phases
-        ),
-        one.left_out,
-    )
-
-
-def _entry(one: Entry) -> PageEntry:
-    return PageEntry(
-        one.order,
-        one.what,
-        one.cta,
-        one.warp,
-        one.lanes,
-        one.amount,
-        one.pending,
-        one.tx_bytes,
-        _place(one.span),
-    )
-
-
-def _finding(one: Finding) -> PageFinding:
-    return PageFinding(
-        one.rule,
-        str(one.severity),
-        one.message,
-        _maybe(one.span),
-        _maybe(one.other),
-        one.cta,
-        one.warp,
-        one.lanes,
-        "" if one.place is None else str(one.place),
-        one.note,
-        one.hint,
-        one.count,
-    )
-
-
-def _handover(one: Handover) -> PageHandover:
-    return PageHandover(
-        one.cta,
-        one.name,
-        one.offset,
-        tuple(_actor(a.warps, a.what) for a in one.producers),
-        tuple(_actor(a.warps, a.what) for a in one.consumers),
-        tuple(s.name for s in one.gives),
-        tuple(s.name for s in one.frees),
-    )
-
-
-def _actor(warps: Sequence[int], what: str) -> str:
-    return f"warp {ranges(warps)} {what}"
+def maybe_place(span: Span | None) -> PagePlace | None:
+    """Return a place for the page, None for nowhere."""
+    return None if span is None or span == NOWHERE else place_of(span)

@@ -107,7 +107,7 @@ class _Teller:
             lines = ", ".join(map(str, sorted({hop.span.line for hop in products})))
             noun = "lines" if "," in lines else "line"
             text = f"the last of {len(products)} products added up here ({noun} {lines})"
-            self.out.append(Shown(0, depth, f"{text}, the first at {first.moment:,}"))
+            self.out.append(Shown(0, depth, f"{text}, the first {_when(first)}"))
         for role, hops in _operands(last).items():
             count = f", {counted(len(hops), 'stretch', 'stretches')} here" if len(hops) > 1 else ""
             self.out.append(Shown(0, depth, f"{role}{count}:"))
@@ -176,7 +176,7 @@ def _row(one: Shown) -> tuple[Any, ...]:
         hop.what,
         (_where(hop), "dim"),
         _who(hop),
-        f"at {hop.moment:,}" if hop.moment else "",
+        _when(hop),
     )
 
 
@@ -184,6 +184,13 @@ def _where(hop: Hop) -> str:
     if not hop.span.line:
         return ""
     return f"{hop.span.file}:{hop.span.line}" + (f" ({hop.span.loc})" if hop.span.loc else "")
+
+
+def _when(hop: Hop) -> str:
+    """Say when a hop was: the cycle of a timed run, else how many instructions had been executed."""
+    if hop.clock >= 0:
+        return f"at cycle {hop.clock:,}"
+    return f"at {hop.moment:,}" if hop.moment else ""
 
 
 def _who(hop: Hop) -> str:

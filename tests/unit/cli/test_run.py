@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from drywell.report.page_data import read_page
 
 SPIN = "again:\n  bra again;\n"
 
@@ -100,20 +103,38 @@ def test_json_of_an_illegal_kernel_lists_its_diagnostics(drywell: Callable, spoi
     assert (diagnostic["span"]["line"], diagnostic["severity"]) == (17, "error")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--html", "out.html"], "page does not exist yet"),
-    ],
-)
-def test_what_does_not_exist_yet_is_refused_with_3(
-    drywell: Callable, folder: Path, arguments: list[str], words: str
-) -> None:
-    said = drywell("run", folder / "triple.toml", *arguments)
-    assert said.code == 3
-    assert said.err.startswith("unsupported: ")
-    assert words in said.err
-    assert not (folder / arguments[-1]).exists()
+def test_html_writes_one_file_with_the_record_of_the_run(drywell: Callable, folder: Path) -> None:
+    page = folder / "out.html"
+    said = drywell("run", folder / "triple.toml", "--html", page)
+    assert said.code == 0, said.all
+    found = re.search(r'<script type="application/json" id="run">(.*?)</script>', page.read_text())
+    assert found is not None
+    record = read_page(found[1])
+    assert (record.head.entry, record.head.schedule, record.head.verdict) == ("triple", "timed", "clean")
+    assert "schedule timed" in said.out
+    seeded = drywell("run", folder / "triple.toml", "--html", page, "--seed", 3)
+    assert "seed 3" in seeded.out
+    eager = drywell("run", folder / "triple.toml", "--html", page, "--schedule", "eager")
+    assert "schedule eager" in eager.out
+
+
+def test_the_page_of_a_kernel_with_a_mistake_has_its_findings(drywell: Callable, spoil: Callable) -> None:
+    launch = spoil("shape = [64]", "shape = [32]")
+    page = launch.parent / "out.html"
+    said = drywell("run", launch, "--html", page, "--json")
+    verdict = json.loads(said.out)
+    assert (said.code, verdict["verdict"]) == (1, "fault")
+    found = re.search(r'<script type="application/json" id="run">(.*?)</script>', page.read_text())
+    assert found is not None
+    record = read_page(found[1])
+    assert record.head.verdict == "fault"
+    assert [f.rule for f in record.findings] == [f["rule"] for f in verdict["findings"]]
+
+
+def test_a_page_that_cannot_be_written_is_bad_usage(drywell: Callable, folder: Path) -> None:
+    said = drywell("run", folder / "triple.toml", "--html", folder / "absent" / "out.html")
+    assert said.code == 2
+    assert "--html" in said.err and "No such file" in said.err
 
 
 def test_what_the_kernel_prints_is_shown(drywell: Callable, spoil: Callable) -> None:

@@ -163,10 +163,13 @@ def peak_bytes(action: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
-def test_a_long_grid_keeps_only_the_last_warps_in_memory() -> None:
+@pytest.mark.parametrize(("schedule", "kept"), [("lazy", 256), ("eager", 0)])
+def test_a_long_grid_keeps_only_the_last_warps_in_memory(schedule: str, kept: int) -> None:
     writes = "".join(f"mov.b64 %many{k}, {k};" for k in range(400))  # a hundred kilobytes of registers
     kernel = load(text(f".reg .b64 %many<400>; {writes} {LOOP}", "out"))["k"]
     options = {"block": 32, "args": [np.zeros(32, np.uint32)], "check": "off", "sms": 1, "workers": 1}
+    options["schedule"] = schedule
     short, long = (peak_bytes(lambda n=n: launch(kernel, grid=n, **options)) for n in (290, 370))
-    assert short > 256 * 400 * 256  # the registers of those that are kept
+    assert short > kept * 400 * 256  # the registers of those that are kept
+    assert kept or short < 4 << 20  # where rounds run in compiled code none are
     assert long - short < 3 << 20  # registers of 80 more would take 8 MB

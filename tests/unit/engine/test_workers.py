@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from drywell import arch
 from drywell.base.errors import BudgetError, DeadlockError, DrywellError, KernelFault, LaunchError
 from drywell.base.options import Options
 from drywell.engine import workers
-from drywell.engine.workers import in_processes
+from drywell.engine.workers import dealt_out, in_processes
 from drywell.host.launch import load
 from drywell.machine.gmem import GlobalMemory
 from drywell.machine.grid import Grid, Kernel
@@ -115,10 +116,10 @@ def test_a_launch_from_another_thread_has_workers_too() -> None:
     sms=st.none() | st.integers(1, 20),
     count=st.integers(1, 5),
 )
-def test_shares_are_a_partition_that_keeps_who_shares_an_sm(
+def test_homes_are_a_partition_that_keeps_who_shares_an_sm(
     size: int, clusters: int, sms: int | None, count: int
 ) -> None:
-    def grid(k: int, n: int) -> Grid:
+    def grid(next_home: Callable[[], int | None] | None = None) -> Grid:
         return Grid(
             Kernel("k", RegisterLayout((32,))),
             gmem=GlobalMemory(),
@@ -127,17 +128,36 @@ def test_shares_are_a_partition_that_keeps_who_shares_an_sm(
             block_dim=(32, 1, 1),
             cluster_dim=(size, 1, 1),
             options=Options(sms=sms),
-            share=(k, n),
+            next_home=next_home,
         )
 
-    whole, shares = grid(0, 1), [grid(k, count) for k in range(count)]
-    assert whole.num_own_ctas == sum(share.num_own_ctas for share in shares)
+    whole = grid()
     if len(whole.sms) % size or len(whole.sms) < size:
         return
-    once = len(whole.sms)
-    homes = {cta.index: cta.sm.index for cta in whole.admit(once)}
-    own = {cta.index: cta.sm.index for s in shares if s.own_sms for cta in s.admit(len(s.own_sms))}
-    assert homes == own
+    at_first = {cta.index: cta.sm.index for cta in whole.admit(len(whole.sms))}
+    homes: list[int] = list(range(whole.num_homes))[::-1]
+    own = [grid(lambda: homes.pop() if homes else None) for _ in range(count)]
+    found: dict[Any, int] = {}
+    while any(new := [cta for g in own for cta in g.admit()]):
+        for cta in new:
+            assert cta.index not in found
+            found[cta.index] = cta.sm.index
+            for warp in cta.warps:
+                warp.exit_lanes(warp.live.copy())
+    assert len(found) == whole.num_ctas == sum(g.num_exited for g in own)
+    assert all(found[index] == sm for index, sm in at_first.items())
+    num_at_once = whole.num_homes * size
+    assert all(sm // size == index[0] % num_at_once // size for index, sm in found.items())
+
+
+@pytest.mark.parametrize("count", [1, 7, 148, 1024, 1025, 5000])
+def test_numbers_are_dealt_out_once_and_in_order(count: int) -> None:
+    with dealt_out(count) as take:
+        parts = in_processes(3, memory(), lambda _: list(iter(take, None)))
+        assert take() is None
+    assert parts is not None
+    assert all(part == sorted(part) for part in parts)
+    assert sorted(number for part in parts for number in part) == list(range(count))
 
 
 # ---------------------------------------------------------------- what lets clusters notice each other
@@ -348,7 +368,7 @@ def test_an_interrupt_of_a_launch_passes_through(an_interrupt: None) -> None:
 
 KILLED = """
 import os, sys
-from drywell.engine.workers import in_processes
+from drywell.engine.workers import dealt_out, in_processes
 from drywell.machine.gmem import GlobalMemory
 
 def work(k):

@@ -139,12 +139,12 @@ def _arguments(unit: Unit, instruction: ops.Bound) -> tuple[tuple[str, str], ...
         value: Lanes | None = unit.read(operand, op)
         numbers.append((I64, "0") if value is None else lane_value(unit, value, 64))
         if value is not None and not isinstance(operand, ops.Immediate):
-            agree = unit.w.let(f"and i1 {agree}, {_is_same(unit, value)}")
+            agree = unit.w.let(f"and i1 {agree}, {is_same(unit, value)}")
     return (*numbers, (I1, agree))
 
 
-def _is_same(unit: Unit, value: Lanes) -> str:
-    """Say whether all lanes have one value."""
+def is_same(unit: Unit, value: Lanes) -> str:
+    """Return the text of an i1: whether all lanes have one value."""
     w, kind = unit.w, vector(value.width)
     zeros = "<32 x i32> zeroinitializer"
     first = w.let(f"shufflevector {kind} {value.text}, {kind} poison, {zeros}")

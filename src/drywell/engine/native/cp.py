@@ -15,6 +15,7 @@ from drywell.engine.native.state import block_word, row_pointer, row_word, tmem_
 from drywell.engine.native.table import Emit, Native, Unit, call, form, lane_value
 from drywell.engine.native.tma import need_one_lane
 from drywell.engine.native.tmem import owned
+from drywell.engine.native.waiting import perform_waiting
 from drywell.isa.tcgen05 import cta_group
 from drywell.isa.tcgen05_copy import COL_ALIGN, chunks_of
 from drywell.isa.tcgen05_tile import MatmulProblem
@@ -91,6 +92,7 @@ def _function() -> Function:
     need_one_lane(f)
     block = block_of(f)
     row = block_word(f, block, "row").as_pointer()
+    perform_waiting(f, block)
     plan = _plan(f, block)
     lane, col = f["taddr"] >> 16 & 0xFFFF, f["taddr"] & 0xFFFF
     f.need(lane.is_("ule", f.load(I64, plan, PLAN["most"])))

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from drywell.engine.native.plans import KINDS, PlanTable
+from drywell.engine.native.plans import KINDS, PLACE_OF_WAITING, PlanTable
+from drywell.engine.native.waiting import WAITING
 
 if TYPE_CHECKING:
+    from drywell.engine.native import cp, mma
     from drywell.machine.grid import Grid
     from drywell.machine.warp import Warp
 
@@ -22,44 +24,63 @@ class Tables:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self.plans = np.zeros(2 * len(KINDS), np.uint64)
+        self.plans = np.zeros(PLACE_OF_WAITING + 1, np.uint64)
+        self._waiting = np.zeros(len(WAITING), np.int64)
         self._maps = PlanTable(self.plans, "map")
         self._products = PlanTable(self.plans, "product")
         self._copies = PlanTable(self.plans, "copy")
         self._scratch: NDArray[np.uint8] | None = None
 
-    def learn(self, warp: Warp, kind: int, key: list[int]) -> None:
-        """Make the plan of a kind that `key` asks for; what cannot be is for the interpreter to say."""
+    def let_products_wait(self) -> None:
+        """Let products wait for others of the same D. Who runs compiled code performs what is left."""
+        self.plans[PLACE_OF_WAITING] = self._waiting.ctypes.data
+
+    def perform_waiting(self) -> None:
+        """Perform the products that wait."""
+        if self._waiting[WAITING["depth"]]:
+            from drywell.engine.native import tensor_core_module
+
+            perform = tensor_core_module.function(tensor_core_module.load())
+            perform(None, self._waiting.ctypes.data, None)
+
+    def learn(self, warp: Warp, kind: int, key: list[int]) -> bool:
+        """Make the plan of a kind that `key` asks for, and say whether there is one now that was not there;
+        what cannot be is for the interpreter to say.
+        """
         if kind == KINDS["map"]:
-            self._learn_map(warp, key[0])
-        elif kind == KINDS["product"]:
-            self._learn_product(warp, key)
-        else:
-            self._learn_copy(warp, key)
+            return self._learn_map(warp, key[0])
+        if kind == KINDS["product"]:
+            return self._learn_product(warp, key)
+        return self._learn_copy(warp, key)
 
     def map_plan(self, address: int) -> NDArray[np.uint64] | None:
         """Return the plan of the tensor map at an address, None when it was not asked for."""
         return self._maps.get(address)
 
-    def _learn_map(self, warp: Warp, address: int) -> None:
+    def _learn_map(self, warp: Warp, address: int) -> bool:
         from drywell.engine.native import tma_plan
 
-        plan = tma_plan.plan_of(warp, address)
-        if plan is not None:
-            self._maps.set(address, plan)
+        plan, before = tma_plan.plan_of(warp, address), self._maps.get(address)
+        if plan is None:
+            return False
+        self._maps.set(address, plan)
+        return before is None
 
-    def _learn_product(self, warp: Warp, key: list[int]) -> None:
+    def _learn_product(self, warp: Warp, key: list[int]) -> bool:
         from drywell.engine.native import mma, tensor_core_entry
 
         if self._scratch is None:
             self._scratch = tensor_core_entry.scratch()
-        made = mma.plan_of(warp, key, self._scratch)
-        if made is not None and len(self._products) < MAX_PLANS:
-            self._products.set(made.key, made.words, made.kept)
+        return self._keep(self._products, mma.plan_of(warp, key, self._scratch))
 
-    def _learn_copy(self, warp: Warp, key: list[int]) -> None:
+    def _learn_copy(self, warp: Warp, key: list[int]) -> bool:
         from drywell.engine.native import cp
 
-        made = cp.plan_of(warp, key)
-        if made is not None and len(self._copies) < MAX_PLANS:
-            self._copies.set(made.key, made.words, made.kept)
+        return self._keep(self._copies, cp.plan_of(warp, key))
+
+    def _keep(self, table: PlanTable, made: mma.Made | cp.Made | None) -> bool:
+        if made is None or len(table) >= MAX_PLANS:
+            return False
+        before = table.get(made.key)
+        table.set(made.key, made.words, made.kept)
+        return before is None

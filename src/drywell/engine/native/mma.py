@@ -21,6 +21,7 @@ from drywell.engine.native.state import block_word, row_pointer, row_word, tmem_
 from drywell.engine.native.table import Emit, Native, Unit, call, form, lane_value
 from drywell.engine.native.tensor_core_entry import CALL, ENTRY, HOME
 from drywell.engine.native.tma import need_one_lane
+from drywell.engine.native.waiting import place_of_waiting
 from drywell.isa.declare import Mods
 from drywell.isa.tcgen05 import cta_group
 from drywell.isa.tcgen05_factors import SCALE_ADDRESS_MASK
@@ -179,6 +180,7 @@ def _function() -> Function:
         "sfa": f["sfa"],
         "sfb": f["sfb"],
         "reads_d": f["p"],
+        "waiting": place_of_waiting(f, block),
     }
     for name, word in words.items():
         f.store(word, given, CALL[name])
@@ -230,7 +232,7 @@ def _home(f: Function, row: Value, plan: Value, home: Value) -> None:
         "smem": row_word(f, row, "data"),
         "cells": tmem_word(f, row, "cells"),
         "written": tmem_word(f, row, "written"),
-        "granules": tmem_word(f, row, "granules"),
+        "granules": tmem_word(f, row, "mine"),
         "scales": tmem_word(f, row, "cells"),
     }
     for name, word in words.items():

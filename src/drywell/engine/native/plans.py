@@ -1,7 +1,8 @@
 """Plans: what native code must know of a tensor map or a multiplication, made in Python when it is missed.
 
 A table is a power of two of (key, plan) pairs of words, both 0 where nothing is; a key is looked for from its
-hash on. The *directory* holds, for each kind of plan, the table's address and its number of places less 1.
+hash on. The *directory* holds, for each kind of plan, the table's address and its number of places less 1,
+and where products are that wait.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ Words = NDArray[np.uint64]
 
 KINDS = {"map": 1, "product": 2, "copy": 3}
 """What a block's word `missed` says."""
+
+PLACE_OF_WAITING = 2 * len(KINDS)
+"""The word of the directory that says where `waiting` keeps its words."""
 
 _FIRST_PLACES = 16
 _SPREAD = 0x9E37_79B9_7F4A_7C15

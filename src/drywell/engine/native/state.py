@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.engine.native.ir import I64, PTR, Function, Value
+from drywell.machine.tmem import HOLDING
 
 if TYPE_CHECKING:
     from drywell.engine.native.learn import Tables
@@ -31,12 +32,10 @@ ROW = {
     )
 }  # fmt: skip
 """Of a CTA: shared memory (bytes, end), mbarriers (words, which are live, phases), whether another CTA may
-reach it; what it holds of Tensor Memory (`TMEM`); whether a collector buffer of the SM keeps something; its
-named barriers, which of its warps have ended, how many it has, which lanes have come to its barriers,
-whether some have come to the cluster's, and its registers (`Bank.pool`)."""
+reach it; what it holds of Tensor Memory (`tmem.HOLDING`); whether a collector buffer of the SM keeps
+something; its named barriers, which of its warps have ended, how many it has, which lanes have come to its
+barriers, whether some have come to the cluster's, and its registers (`Bank.pool`)."""
 
-TMEM = {name: k for k, name in enumerate(("granules", "cells", "written"))}
-"""Of Tensor Memory: the granules that are the CTA's; when there are some, the cells and which are written."""
 
 BLOCK = {
     name: k
@@ -63,7 +62,7 @@ def row_word(f: Function, row: Value, name: str) -> Value:
 
 def tmem_word(f: Function, row: Value, name: str) -> Value:
     """Read a word of what a CTA holds of Tensor Memory."""
-    return f.load(I64, row_pointer(f, row, "tmem"), TMEM[name])
+    return f.load(I64, row_pointer(f, row, "tmem"), HOLDING[name])
 
 
 def row_pointer(f: Function, row: Value, name: str) -> Value:
@@ -79,6 +78,7 @@ def row_of(cta: Cta) -> Words:
     if owner is not cta:
         row[ROW["keeps"]] = cta.sm.keeps.ctypes.data
         row[ROW["has_cluster_arrivals"]] = cta.cluster.barrier.has_arrivals.ctypes.data
+        cta.tmem["sm"], cta.tmem["cta"] = cta.sm.tmem_words, cta.linear + 1
         cta.bank.row = cta, row
     return row
 
@@ -106,10 +106,10 @@ def _new_row(cta: Cta) -> Words:
 
 def rows_of(cta: Cta) -> Words:
     """Return the addresses of the rows of a CTA's cluster, by rank."""
-    cluster = cta.cluster
-    if cluster.rows is None:
-        cluster.rows = np.array([row_of(other).ctypes.data for other in cluster.ctas], np.uint64)
-    rows: Words = cluster.rows
+    berth = cta.cluster.berth
+    if berth.rows is None:
+        berth.rows = np.array([row_of(other).ctypes.data for other in cta.cluster.ctas], np.uint64)
+    rows: Words = berth.rows
     return rows
 
 
@@ -121,6 +121,8 @@ class Blocks:
         self._words = np.zeros((count, BLOCK_WORDS), np.uint64)
         words: dict[str, Any] = {
             "row": row_of(cta).ctypes.data,
+            "rows": rows_of(cta).ctypes.data,
+            "rank": cta.rank,
             "num_ctas": len(cta.cluster.ctas),
             "warp": np.arange(count),
             "is_lenient": int(cta.grid.options.tmem_lane_window == "local"),
@@ -140,10 +142,9 @@ class Blocks:
 
     def renew(self, cta: Cta) -> None:
         """Make them as new ones are, for a CTA with the same bank."""
-        row_of(cta)
+        for other in cta.cluster.ctas:
+            row_of(other)
         self._words[:] = self._first
-        self._words[:, BLOCK["rank"]] = cta.rank
-        self._words[:, BLOCK["rows"]] = rows_of(cta).ctypes.data
         for machine, warp in zip(self.machines, cta.warps, strict=True):
             machine.warp = warp
 
@@ -164,9 +165,9 @@ class Machine:
         """Return which kind of plan the code that has just left was missing, 0 for none."""
         return int(self.at[BLOCK["missed"]])
 
-    def learn(self) -> None:
-        """Make the plan that was missing."""
+    def learn(self) -> bool:
+        """Make the plan that was missing; say whether there is one now."""
         kind = self.missed
         self.at[BLOCK["missed"]] = 0
         key = self.at[BLOCK["key"] : BLOCK["key"] + KEY_WORDS]
-        self.tables.learn(self.warp, kind, key.tolist())
+        return self.tables.learn(self.warp, kind, key.tolist())

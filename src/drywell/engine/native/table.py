@@ -70,7 +70,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "matrix": ("matrix",),
     "mbarrier": ("mbarrier",),
     "memory": ("effects",),
-    "tcgen05_memory": ("effects", "tmem"),
+    "tcgen05_memory": ("alloc", "effects", "tmem"),
     "tcgen05_mma": ("mma",),
     "tcgen05_pipe": ("cp", "tmem"),
     "tensor": ("effects", "tma"),

@@ -1,7 +1,8 @@
 """One tcgen05.mma natively, from shared to Tensor Memory: `i32 drywell.mma(plan, homes, call)`.
 
 It does all of the instruction and returns 1, or nothing and returns 0: everything that could stand in the
-way is looked at before the first word of D is written. The tables of words are those of `tensor_core`.
+way is looked at before the first word of D is written. The tables of words are those of `tensor_core`. Where
+the call says so products may be left waiting (`waiting`); without a plan it performs those at `homes`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from drywell.engine.native.tensor_core_plain import BLOCK_STATS
 from drywell.engine.native.tensor_core_text import FLOAT, LANES, V8I32, Kernel, vector
 from drywell.engine.native.tensor_core_unpack import A_PITCH, B_PITCH, FAR, MAX_K, NO_RAW, PREFIX, STATS
 from drywell.engine.native.tensor_core_window import HIGHEST, LOWEST, LOWEST_OF_ALL, MAX_DEPTH, name_of
+from drywell.engine.native.turn_words import Record
+from drywell.engine.native.waiting import MOST_K, WAITING
 from drywell.numerics.block_scale import SCALE_WINDOW_BITS
 from drywell.numerics.window import ZERO_EXPONENT
 
@@ -36,7 +39,7 @@ PLAN = {
 }  # fmt: skip
 _POINTERS = ("a_offsets", "a_spec", "b_offsets", "b_spec", "lanes", "sfa_offsets", "sfb_offsets", "scratch")
 HOME = {name: k for k, name in enumerate(("smem", "cells", "written", "granules", "scales"))}
-CALL = {name: k for k, name in enumerate(("d", "a", "sfa", "sfb", "reads_d"))}
+CALL = {name: k for k, name in enumerate(("d", "a", "sfa", "sfb", "reads_d", "waiting"))}
 
 ARITHMETICS = ("window_f32", "window_f16", "i8", "fast_f32", "fast_f16", "blocks")
 MAX_SPLITS = 4
@@ -93,6 +96,7 @@ class _Frame:
     plan: dict[str, Value]
     stats_a: Value
     stats_b: Value
+    depth: Variable
 
     def is_(self, *names: str) -> Value:
         """Say whether the arithmetic is one of these."""
@@ -126,8 +130,11 @@ class _Frame:
 def entry() -> Kernel:
     """Write the entry."""
     f = Kernel(ENTRY, I32, plan=PTR, homes=PTR, call=PTR)
+    with f.when(f["plan"].is_("eq", 0)):
+        _perform(f, Record(f, f["homes"], WAITING))
+        f.give(1)
     plan = {n: f.load(PTR if n in _POINTERS else I64, f["plan"], k) for n, k in PLAN.items()}
-    frame = _Frame(f, plan, f.slot("[8 x i32]"), f.slot("[8 x i32]"))
+    frame = _Frame(f, plan, f.slot("[8 x i32]"), f.slot("[8 x i32]"), f.variable(I64, 0))
     for stats in (frame.stats_a, frame.stats_b):
         for k in range(max(len(STATS), len(BLOCK_STATS))):
             first = (*STATS.values(), *[0] * 8)[k]
@@ -136,8 +143,13 @@ def entry() -> Kernel:
     must_cut = f.variable(I1, 0)
     _check_subnormals(f)
     _check_addresses(frame)
+    may_wait = _may_wait(frame)
+    _join_or_perform(frame, may_wait)
     _unpack_b(frame)
     _unpack_a(frame)
+    with f.when(may_wait):
+        _wait(frame)
+        f.give(1)
     wide = f.variable(I64, 0)
     with f.when(frame.is_("window_f32", "window_f16")):
         wide.set(_check_window(frame))
@@ -146,6 +158,66 @@ def entry() -> Kernel:
     _multiply(frame, must_cut.value, wide.value)
     f.give(1)
     return f
+
+
+# -------------------------------------------------------------------- products that wait
+
+
+def _waiting(s: _Frame) -> Record:
+    return Record(s.f, s.call("waiting").as_pointer(), WAITING)
+
+
+def _may_wait(s: _Frame) -> Value:
+    """Say whether the product is of a form that may wait."""
+    p = s.plan
+    is_plain = p["num_ctas"].is_("eq", 1) & p["num_splits"].is_("eq", 1) & p["num_scales"].is_("eq", 0)
+    is_plain = is_plain & p["a_in_tmem"].is_("eq", 0) & p["shift"].is_("eq", 0)
+    return is_plain & s.is_("fast_f32") & s.call("waiting").is_("ne", 0)
+
+
+def _join_or_perform(s: _Frame, may_wait: Value) -> None:
+    """Let the product join those that wait, which have `depth` k; perform these if it cannot."""
+    f, p = s.f, s.plan
+    with f.when(s.call("waiting").is_("ne", 0)):
+        waiting = _waiting(s)
+        with f.when(waiting["depth"].is_("ne", 0)):
+            found = may_wait & s.call("reads_d").is_("ne", 0)
+            same = {"d": _address_of_d(s, f.of(I64, 0), f.of(I64, 0)), "M": p["M"], "N": p["d_cols"]}
+            same["lanes"] = f.let(I64, f"ptrtoint ptr {p['lanes'].text} to i64")
+            for name, value in same.items():
+                found = found & waiting[name].is_("eq", value)
+            found = found & (waiting["depth"] + p["K"]).is_("ule", MOST_K)
+            with f.when(found):
+                s.depth.set(waiting["depth"])
+            with f.when(found ^ 1):
+                _perform(f, waiting)
+
+
+def _wait(s: _Frame) -> None:
+    """Leave the product waiting, D marked as written."""
+    f, p, zero = s.f, s.plan, s.f.of(I64, 0)
+    waiting = _waiting(s)
+    with f.when(s.depth.value.is_("eq", 0)):
+        _mark_d(s, zero, zero)
+        pointers = {"lanes": p["lanes"], "a": s.area_a(zero, "numbers"), "b": s.area_b(zero, "numbers")}
+        for name, pointer in pointers.items():
+            waiting[name] = f.let(I64, f"ptrtoint ptr {pointer.text} to i64")
+        waiting["entry"] = f.let(I64, f"ptrtoint ptr @{ENTRY} to i64")
+        waiting["d"], waiting["M"], waiting["N"] = _address_of_d(s, zero, zero), p["M"], p["d_cols"]
+        waiting["reads"] = f.choose(s.call("reads_d").is_("ne", 0), f.of(I64, -1), 0)
+    waiting["depth"] = s.depth.value + p["K"]
+
+
+def _perform(f: Kernel, waiting: Record) -> None:
+    """Multiply what waits."""
+    size = [f.of(I64, 0), waiting["M"], waiting["N"], waiting["depth"], waiting.pointer("d")]
+    rest = [waiting.pointer("lanes"), waiting["reads"].trunc(I32), f.of(I64, 0), f.of(I32, 0), f.of(I32, 0)]
+    operands = [waiting.pointer("a"), waiting.pointer("b")]
+    f.call(f"{PREFIX}.multiply.fast_f32", "void", *operands, *size, *rest)
+    waiting["depth"] = 0
+
+
+# -------------------------------------------------------------------- what may stand in the way
 
 
 def _check_subnormals(f: Kernel) -> None:
@@ -185,6 +257,7 @@ def _unpack_b(s: _Frame) -> None:
     is_scaled = p["num_scales"].is_("ne", 0)
     with f.loop(f.choose(is_scaled, p["num_ctas"], 1)) as copy:
         areas = {n: s.area_b(copy, n) for n in B_AREA}
+        areas["numbers"] = f.at(areas["numbers"], s.depth.value * B_PITCH, I32)
         scales = f.variable(PTR, f.at(p["scratch"], _NO_SCALES))
         with f.when(is_scaled):
             base = f.at(s.home(copy, "scales").as_pointer(), _place(s.call("sfb")))
@@ -222,6 +295,7 @@ def _unpack_a(s: _Frame) -> None:
         with f.when(p["a_in_tmem"].is_("ne", 0)):
             place.set(s.home(cta, "cells") + _place(s.call("a")) + ((split * p["split_words"]) << 2))
         areas = {n: s.area_a(copy, n) for n in A_AREA}
+        areas["numbers"] = f.at(areas["numbers"], s.depth.value * A_PITCH, I32)
         given = (p["M"], f.of(I64, 0), areas, scales.value, s.stats_a)
         _take_apart(s, "a", place.value.as_pointer(), *given)
         with f.when(s.is_("blocks")):
@@ -358,10 +432,14 @@ def _check_blocks(s: _Frame, must_cut: Variable) -> None:
         f.need(f.call(f"{PREFIX}.meets_nothing", I1, *masks, *sizes) ^ 1)
 
 
+def _address_of_d(s: _Frame, cta: Value, split: Value) -> Value:
+    """Return the address, as a number, of the first cell of D of a part of a CTA's columns."""
+    return s.home(cta, "cells") + _place(s.call("d")) + ((split * s.plan["split_words"]) << 2)
+
+
 def _d_of(s: _Frame, cta: Value, split: Value) -> Value:
     """Return the address of the first cell of D of a part of a CTA's columns."""
-    base = s.home(cta, "cells") + _place(s.call("d")) + ((split * s.plan["split_words"]) << 2)
-    return base.as_pointer()
+    return _address_of_d(s, cta, split).as_pointer()
 
 
 def _fields_of_d(s: _Frame, is_f32: Value) -> tuple[Value, Value]:
@@ -402,10 +480,16 @@ def _multiply(s: _Frame, must_cut: Value, wide: Value) -> None:
             parts = [a["scales"], a["values"], b["scales"], b["values"]]
             rest = [p["num_groups"], *parts, must_cut]
             f.call(f"{PREFIX}.multiply.blocks", "void", a["numbers"], b["numbers"], *size, *rest)
-        flags = s.home(cta, "written") + (_place(s.call("d")) >> 2) + split * p["split_words"]
-        with f.loop(p["M"]) as m:
-            row = f.at(flags.as_pointer(), f.load(I32, p["lanes"], m).zext(I64))
-            _mark(f, row, p["d_cols"])
+        _mark_d(s, cta, split)
+
+
+def _mark_d(s: _Frame, cta: Value, split: Value) -> None:
+    """Mark the cells of D of a part of a CTA's columns as written."""
+    f, p = s.f, s.plan
+    flags = s.home(cta, "written") + (_place(s.call("d")) >> 2) + split * p["split_words"]
+    with f.loop(p["M"]) as m:
+        row = f.at(flags.as_pointer(), f.load(I32, p["lanes"], m).zext(I64))
+        _mark(f, row, p["d_cols"])
 
 
 def _mark(f: Kernel, flags: Value, count: Value) -> None:

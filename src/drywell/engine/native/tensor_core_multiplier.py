@@ -39,14 +39,18 @@ class _Homes:
 
 
 class Multiplier:
-    """Multiplies natively what it can, for one grid; it has the scratch memory that its plans name."""
+    """Multiplies natively what it can, for one grid."""
 
     def __init__(self) -> None:
-        self.scratch = scratch()
         self._plans: dict[tuple[Any, ...], _Kept] = {}
         self._homes: dict[tuple[int, ...], _Homes] = {}
         self._call = np.zeros(len(CALL), np.int64)
         self._call_at = int(self._call.ctypes.data)
+
+    @cached_property
+    def scratch(self) -> NDArray[np.uint8]:
+        """Return the memory that its plans name."""
+        return scratch()
 
     @cached_property
     def _entry(self) -> Any:
@@ -65,7 +69,7 @@ class Multiplier:
         o = matmul.operands
         a = o.a if isinstance(o.a, int) else 0
         sfa, sfb = (0 if s is None else s.taddr for s in (o.sfa, o.sfb))
-        self._call[:] = (o.d, a, sfa, sfb, matmul.reads_d)
+        self._call[:] = (o.d, a, sfa, sfb, matmul.reads_d, 0)
         if not self._entry(plan.address, homes.address, self._call_at):
             return False
         ctas[0].changed()
@@ -128,7 +132,7 @@ class Multiplier:
         flags = np.empty(shape, np.bool_)
         arrays = image, d, flags
         homes = np.array([*(x.ctypes.data for x in arrays), _OWNS_ALL, factors.ctypes.data], np.int64)
-        call = np.array([0, 0, 0, 0, terms.old is not None], np.int64)
+        call = np.array([0, 0, 0, 0, terms.old is not None, 0], np.int64)
         if not self._entry(plan.address, homes.ctypes.data, call.ctypes.data):
             return None
         return d.astype(np.uint16) if desc.d_format == "f16" else d

@@ -35,6 +35,7 @@ from drywell.engine.native.table import (
     lanes_at,
     only_registers,
 )
+from drywell.engine.native.waiting import perform_waiting
 from drywell.layout.fragment import SHAPES, cols_touched, fragment, num_registers
 from drywell.layout.tmem import GRANULE_COLS, NUM_COLS, NUM_PARTITIONS, PARTITION_LANES
 from drywell.machine.windows import OFFSET_MASK, RANK_SHIFT, SHARED_BASE
@@ -92,7 +93,7 @@ def owned(f: Function, row: Value, col: Value, num_cols: Value) -> None:
     first, last = col // GRANULE_COLS, (end - 1) // GRANULE_COLS
     one = f.of(I64, 1)
     wanted = (one << last + 1) - (one << first)
-    held = tmem_word(f, row, "granules")
+    held = tmem_word(f, row, "mine")
     f.need((held & wanted).is_("eq", wanted))
 
 
@@ -212,6 +213,7 @@ def _upper(f: Function, block: Value, row: Value, address: Value, base: Value, i
 def _access(name: str, is_load: bool) -> Function:
     f = Function(name, I32, _PARAMETERS)
     block, address = block_of(f), _address(f)
+    perform_waiting(f, block)
     row = block_word(f, block, "row").as_pointer()
     base = _base(f, block, row, address)
     upper = _upper(f, block, row, address, base, is_load)

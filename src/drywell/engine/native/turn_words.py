@@ -18,7 +18,7 @@ GANG = _numbered(
 )
 """Of a gang: its warps, the one whose turn is `next`, whether that is in the middle of it; the instructions
 `executed` in turns that are over and the most there may be for another to begin (`room`); the rounds that are
-left; whether this round has changed shared state, and whether a warp ended in it; how often lanes have ended
+left; whether this round has changed shared state, and whether a CTA ended in it; how often lanes have ended
 that Python does not know of; how much `work` may be done
 before control is given back; the fuel of a turn; the number of changes so far; tables of where turns may
 end, of where chunks begin, and of compiled code, for all lanes and for some; the function that takes a
@@ -46,7 +46,7 @@ WARP_WORDS = len(WARP) + NUM_SLOTS * len(SPLIT)
 
 PAUSED, QUIET, ENDED, SHORT, LOOKS, LOOKS_WITHIN, STEPS = range(7)
 """Why rounds return: to let others have the processor; a round changed nothing; there were as many as may be,
-or a warp ended; little may still be executed; waits of the next warp are to be looked at before its turn, or
+or a CTA ended; little may still be executed; waits of the next warp are to be looked at before its turn, or
 in the middle of it; from here on (plus a status of compiled code) its chosen split is to be run."""
 
 

@@ -22,7 +22,7 @@ from drywell.engine.compiled_layout import (
 )
 from drywell.engine.llvm_memory import CONTEXT
 from drywell.engine.native.ir import I1, I8, I32, I64, PTR, Function, Value
-from drywell.engine.native.state import block_word, row_pointer, row_word
+from drywell.engine.native.state import block_word, row_pointer, row_word, tmem_word
 from drywell.engine.native.turn_words import (
     BARRIER,
     ENDED,
@@ -43,6 +43,7 @@ from drywell.engine.native.turn_words import (
     WARP,
     Record,
 )
+from drywell.engine.native.waiting import perform_waiting
 from drywell.machine.barrier import BARRIER_WORDS, NUM_BARRIERS, THREADS
 
 ROUNDS = "drywell.turns.rounds"
@@ -268,6 +269,7 @@ def _run() -> Function:
     with f.repeat():
         f.call(_ENTER, "void", f["gang"], f["warp"], number)
         result = f.call(_DRIVE, I64, f["warp"], split["pc"])
+        perform_waiting(f, context.pointer("machine"))
         status, is_on = result & STATUSES - 1, f.variable(I64, 0)
         split["pc"] = result // STATUSES
         split["back_jumps"], split["seen"] = context["back_jumps"], context["seen"]
@@ -387,7 +389,7 @@ def _settle() -> Function:
 
 def _may_exit() -> Function:
     """Write whether the lanes `taken` of the chosen split may end here: no barrier notices, nothing that
-    Python knows, and the CTA goes on.
+    Python knows, and the CTA goes on or leaves no Tensor Memory taken.
     """
     f = Function(_MAY_EXIT, I1, {"warp": PTR}, is_internal=True)
     context = _context(f)
@@ -401,7 +403,7 @@ def _may_exit() -> Function:
     ended = f.load(I64, row_pointer(f, row, "ended")) | f.of(I64, 1) << block_word(f, block, "warp")
     everyone = (f.of(I64, 1) << row_word(f, row, "num_warps")) - 1
     is_last = ended.is_("eq", everyone) & context["taken"].is_("eq", context["live"])
-    f.give(may & open_.value.is_("eq", 0) & (is_last ^ 1))
+    f.give(may & open_.value.is_("eq", 0) & ((is_last ^ 1) | tmem_word(f, row, "mine").is_("eq", 0)))
     return f
 
 
@@ -418,9 +420,13 @@ def _exit() -> Function:
             f.call(_SETTLE, I1, f["gang"], f["warp"], other["value"])
     with f.when(context["taken"].is_("eq", context["live"])):
         block = context.pointer("machine")
-        ended = row_pointer(f, block_word(f, block, "row").as_pointer(), "ended")
-        f.store(f.load(I64, ended) | f.of(I64, 1) << block_word(f, block, "warp"), ended)
-        gang["has_ended"] = 1
+        row = block_word(f, block, "row").as_pointer()
+        ended = row_pointer(f, row, "ended")
+        warps = f.load(I64, ended) | f.of(I64, 1) << block_word(f, block, "warp")
+        f.store(warps, ended)
+        with f.when(warps.is_("eq", (f.of(I64, 1) << row_word(f, row, "num_warps")) - 1)):
+            f.store(f.of(I8, 0), row_pointer(f, row, "reachable"))
+            gang["has_ended"] = 1
     gang["exits"] = gang["exits"] + 1
     _change(gang)
     f.give()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from drywell.base.dtypes import TYPES
+from drywell.engine import lent
 from drywell.engine import threaded as threads
 from drywell.engine.compiled_context import GridContext
 from drywell.engine.llvm_memory import CONTEXT
@@ -203,8 +204,10 @@ class Native:
 def native_first() -> Iterator[Native]:
     """Let kernels that are run meanwhile try the native forms first."""
     native, original = Native(), threads.Compiler._machine_step
+    lent._idle.clear()
     threads.Compiler._machine_step = lambda self, i: native.step(self, i, original(self, i))  # type: ignore
     try:
         yield native
     finally:
         threads.Compiler._machine_step = original  # type: ignore[method-assign]
+        lent._idle.clear()

@@ -238,7 +238,7 @@ def test_columns_that_are_not_the_ctas_are_left_alone() -> None:
     grid = filled("f16", "f16", "f16")
     grid.multiplier = Watched()
     before = grid.clusters[0].ctas[0].sm.tmem.cells.copy()
-    grid.clusters[0].ctas[0].tmem.mine = 1
+    grid.clusters[0].ctas[0].tmem["mine"] = 1
     word = idesc("f16", 128, 64, "f16", "f16")
     with pytest.raises(Exception, match="TMEM|columns"):
         mma(grid, "tcgen05.mma.cta_group::1.kind::f16", D, plain(A_AT, 32), plain(B_AT, 32), word, None, True,

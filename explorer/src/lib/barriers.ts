@@ -1,0 +1,91 @@
+/** What the ledgers of the mbarriers say: the state of one at a moment, its phases in time, who did what. */
+import { roleOf } from "./timeline";
+import type { PageBarrier, PageEntry, PagePhase, PageRun } from "./record";
+
+export interface PhaseSpan {
+  phase: PagePhase;
+  /** When the phase began: the end of the one before it, or the init. */
+  from: number;
+  /** When it ended, null if it never did. */
+  to: number | null;
+  /** Who ended it. */
+  ending: PageEntry | null;
+  firstPass: number | null;
+  lastPass: number | null;
+}
+
+/** Returns when each phase began and ended. The phase before the first (number -1) has no length. */
+export function spansOf(barrier: PageBarrier): PhaseSpan[] {
+  let from = barrier.at;
+  return barrier.phases.map((phase) => {
+    const passes = phase.entries.filter((entry) => entry.what === "pass").map((entry) => entry.at);
+    const acts = phase.entries.filter((entry) => entry.what !== "pass");
+    const ending = phase.is_over && phase.number >= 0 ? (acts.findLast((entry) => entry.pending === 0 && entry.tx_bytes === 0) ?? null) : null;
+    const to = phase.number < 0 ? barrier.at : (ending?.at ?? null);
+    const span: PhaseSpan = {
+      phase,
+      from,
+      to,
+      ending,
+      firstPass: passes.length ? Math.min(...passes) : null,
+      lastPass: passes.length ? Math.max(...passes) : null,
+    };
+    if (to !== null) from = to;
+    return span;
+  });
+}
+
+export interface BarrierState {
+  /** Number of the open phase; its parity is what a wait on it asks for. */
+  phase: number;
+  pending: number;
+  txBytes: number;
+}
+
+/** Returns what an mbarrier waited for at a moment, null before its init. */
+export function stateAt(barrier: PageBarrier, spans: PhaseSpan[], moment: number): BarrierState | null {
+  if (moment < barrier.at) return null;
+  const over = spans.filter((span) => span.phase.number >= 0 && span.to !== null && span.to <= moment).length;
+  const open = spans.find((span) => span.phase.number === over);
+  const last = open?.phase.entries.findLast((entry) => entry.what !== "pass" && entry.at <= moment);
+  return { phase: over, pending: last?.pending ?? barrier.count, txBytes: last?.tx_bytes ?? 0 };
+}
+
+const WORDS: Record<string, string> = {
+  arrive: "arrives",
+  "arrive.expect": "arrives and expects bytes",
+  expect: "expects bytes",
+  complete: "bytes arrive",
+  drop: "arrives and drops out",
+  add: "adds arrivals",
+  pass: "is let through",
+};
+
+export function entryWords(entry: PageEntry): string {
+  if (entry.is_async && entry.what === "arrive") return "commit arrives";
+  return WORDS[entry.what] ?? entry.what;
+}
+
+export function amountWords(entry: PageEntry): string {
+  if (!entry.amount) return "";
+  const isBytes = entry.what !== "arrive" && entry.what !== "drop" && entry.what !== "add";
+  return isBytes ? `${entry.amount.toLocaleString("en")} B` : String(entry.amount);
+}
+
+export function whoText(run: PageRun, entry: PageEntry): string {
+  const cta = run.head.grid[0] * run.head.grid[1] * run.head.grid[2] > 1 ? `CTA ${entry.cta} ` : "";
+  if (entry.is_async) return `issued by ${cta}warp ${entry.warp}`;
+  const role = roleOf(run, entry.cta, entry.warp);
+  return `${cta}warp ${entry.warp}${role ? `, ${role}` : ""}`;
+}
+
+/** Says lanes as runs: "0–31", "5", "0, 4". */
+export function lanesText(lanes: number[]): string {
+  const runs: [number, number][] = [];
+  for (const lane of lanes) {
+    const last = runs.at(-1);
+    if (last && last[1] === lane - 1) last[1] = lane;
+    else runs.push([lane, lane]);
+  }
+  return runs.map(([a, b]) => (a === b ? String(a) : `${a}–${b}`)).join(", ");
+}

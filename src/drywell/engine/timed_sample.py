@@ -1,0 +1,260 @@
+"""A timed run of some of the clusters of a launch, with what the others leave of L2 and DRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from drywell.arch import Gpu
+from drywell.arch.timing import timing
+from drywell.base.options import Options
+from drywell.base.record import record
+from drywell.engine.lent import lent_threaded
+from drywell.engine.native.tensor_core_multiplier import Multiplier
+from drywell.engine.run import Launch, kernel_of
+from drywell.engine.timed import Tell, TimedScheduler
+from drywell.engine.timed_units import Units
+from drywell.machine.gmem import GlobalArray, GlobalMemory
+from drywell.machine.grid import Grid
+from drywell.machine.queue import AsyncOp
+from drywell.machine.tensor_map import ELEMENT_TYPES
+from drywell.machine.tma import read_map
+from drywell.program.link import Executable
+
+LOOK_FOR, LOOK_ON = 8_000, 400
+"""Cycles from the start of a launch after which nobody is expected to load for the first time, and those for
+which all are looked at when they have.
+"""
+
+
+_UNTOUCHED, _LOOKED_AT = 0xDB, 16
+"""What outputs hold before, and how many bytes of them are looked at together."""
+
+
+@record
+class Wanted:
+    """What a sample is of: clusters by number in launch order, the SMs that they have to themselves, the
+    share of L2 and DRAM that goes with these, and that of loads that miss L2 (None: the first of each box).
+    """
+
+    clusters: tuple[int, ...]
+    num_sms: int
+    share: float = 1.0
+    miss: float | None = None
+
+
+@record
+class Sampled:
+    """What a sample did: cycles until all was done; when each cluster began and ended, in order of ending;
+    operations of the tensor pipes and the cycles these take at their peak, all SMs added up; bytes loaded by
+    copies; warp instructions; how many clusters were taken over by running ones; the share of the outputs'
+    bytes that were written.
+    """
+
+    cycles: float
+    spans: tuple[tuple[float, float], ...]
+    flops: float
+    full_cycles: float
+    loaded_bytes: float
+    executed: int
+    num_taken_over: int
+    written: float
+
+
+@record
+class Reuse:
+    """What clusters that run side by side share of their loads: the share of the bytes that nobody else has
+    loaded before, and the bytes of the tensors that they load from.
+    """
+
+    new_share: float
+    operand_bytes: float
+
+
+@record
+class Given:
+    """A launch as a sample takes it; `outputs` are the names of the arrays that it has to write."""
+
+    executable: Executable
+    launch: Launch
+    gmem: GlobalMemory
+    addresses: dict[str, int]
+    gpu: Gpu
+    options: Options
+    outputs: tuple[str, ...] = ()
+
+
+class _SampledUnits(Units):
+    """Units whose loads miss L2 at a given rate, evenly."""
+
+    def __init__(self, wanted: Wanted, given: Given) -> None:
+        super().__init__(timing(given.gpu.name), given.gpu.boost_clock_mhz / 1000, wanted.share)
+        self._miss = wanted.miss
+        self._owed = 0.0  # loads that should have missed and have not
+
+    def is_from_dram(self, op: AsyncOp, key: Any, num_bytes: int) -> bool:
+        """Say whether a load comes from DRAM: as often as was asked for."""
+        if self._miss is None:
+            return super().is_from_dram(op, key, num_bytes)
+        self._owed += self._miss
+        is_due = self._owed >= 1.0
+        self._owed -= is_due
+        return is_due
+
+
+class _LookingUnits(Units):
+    """Units that note what each cluster loads: the names of the boxes and their bytes."""
+
+    def __init__(self, given: Given) -> None:
+        super().__init__(timing(given.gpu.name), given.gpu.boost_clock_mhz / 1000)
+        self.loads: dict[Any, dict[Any, list[tuple[Any, int]]]] = {}
+        self.operands: dict[Any, float] = {}
+
+    def is_from_dram(self, op: AsyncOp, key: Any, num_bytes: int) -> bool:
+        """Note a load."""
+        pointer = getattr(key, "pointer", None)
+        by_tensor = self.loads.setdefault(op.warp.cluster.origin, {})
+        by_tensor.setdefault(pointer, []).append((key, num_bytes))
+        if pointer is not None and pointer not in self.operands:
+            tensor = read_map(op.warp, pointer)
+            self.operands[pointer] = prod(tensor.global_dim) * ELEMENT_TYPES[tensor.elemtype].bits / 8
+        return False
+
+    def new_share(self) -> float:
+        """Return which share of the bytes nobody else has loaded before; of each tensor as many loads of each
+        cluster count as all of those that load from it have made.
+        """
+        new = total = 0.0
+        for pointer in {pointer for by_tensor in self.loads.values() for pointer in by_tensor}:
+            mine = [by_tensor[pointer] for by_tensor in self.loads.values() if pointer in by_tensor]
+            most = min(map(len, mine))
+            taken = [load for loads in mine for load in loads[:most]]
+            share = sum(size for _, size in set(taken)) / sum(size for _, size in taken)
+            weight = sum(size for loads in mine for _, size in loads)
+            new, total = new + share * weight, total + weight
+        return new / total
+
+
+class _Sampler(TimedScheduler):
+    """Notes when clusters begin and end."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.began: dict[int, float] = {}
+        self.spans: list[tuple[float, float]] = []
+
+    def _admit(self) -> bool:
+        known = len(self.gangs)
+        begun = super()._admit()
+        for gang in self.gangs[known:]:
+            self.began[id(gang)] = self.now
+        return begun
+
+    def _reap(self, gangs: Any) -> None:
+        before = list(gangs)
+        super()._reap(gangs)
+        for gang in before:
+            if gang.has_ended and id(gang) in self.began:
+                self.spans.append((self.began.pop(id(gang)), self.now))
+
+    def look(self, num_clusters: int, budget: int) -> None:
+        """Run until that many clusters have loaded something and a little on, or none is expected to."""
+        assert isinstance(self.units, _LookingUnits)
+        self._admit()
+        end, has_all = self.now + LOOK_FOR, False
+        while self._due and self.now < end and self.interpreter.executed < budget:
+            if not has_all and len(self.units.loads) >= num_clusters:
+                end, has_all = min(end, self.now + LOOK_ON), True
+            self._go_on()
+
+
+def run_sample(given: Given, wanted: Wanted, tell: Tell | None = None) -> Sampled:
+    """Run a sample by the clock; global memory is put back. The errors are those of a launch."""
+    with lent_threaded(given.executable, given.addresses) as threaded, np.errstate(all="ignore"):
+        driver = _driver(given, wanted, threaded, tell, _SampledUnits(wanted, given))
+        for array in _outputs(given):
+            given.gmem.content(array)[:] = _UNTOUCHED
+        try:
+            driver.run()
+            units = driver.units
+            return Sampled(
+                driver.now,
+                tuple(driver.spans),
+                units.flops,
+                units.full_cycles,
+                units.loaded_bytes,
+                driver.interpreter.executed,
+                driver.grid.num_cancelled // driver.grid.cluster_size,
+                _written(given),
+            )
+        finally:
+            _put_back(given, driver)
+
+
+def _outputs(given: Given) -> list[GlobalArray]:
+    return [array for array in given.gmem.arrays if array.name in given.outputs]
+
+
+def _written(given: Given) -> float:
+    """Return the share of the outputs that was written, looked at a few bytes at a time: some of these are
+    not what they were.
+    """
+    written = total = 0
+    for array in _outputs(given):
+        content = given.gmem.content(array)
+        blocks = content[: len(content) // _LOOKED_AT * _LOOKED_AT].reshape(-1, _LOOKED_AT)
+        written += int((blocks != _UNTOUCHED).any(1).sum())
+        total += len(blocks)
+    return written / total if total else 0.0
+
+
+def look(given: Given, clusters: Sequence[int], num_sms: int) -> Reuse | None:
+    """Let clusters begin, all side by side, and say what they share of what they load at first; None when
+    they copy nothing. Global memory is put back.
+    """
+    wanted = Wanted(tuple(clusters), num_sms)
+    with lent_threaded(given.executable, given.addresses) as threaded, np.errstate(all="ignore"):
+        units = _LookingUnits(given)
+        driver = _driver(given, wanted, threaded, None, units)
+        try:
+            driver.look(len(clusters), given.options.max_instructions)
+        finally:
+            _put_back(given, driver)
+    return Reuse(units.new_share(), sum(units.operands.values())) if units.loads else None
+
+
+def _driver(given: Given, wanted: Wanted, threaded: Any, tell: Tell | None, units: Units) -> _Sampler:
+    """Return what drives a grid that has only the clusters of a sample."""
+    launch, options = given.launch, replace(given.options, schedule="timed", sms=wanted.num_sms)
+    grid = Grid(
+        kernel_of(given.executable, launch),
+        gmem=given.gmem,
+        gpu=given.gpu,
+        grid_dim=launch.grid,
+        block_dim=launch.block,
+        cluster_dim=launch.cluster,
+        params=launch.params,
+        options=options,
+        is_explicit_cluster=launch.is_explicit_cluster,
+    )
+    grid.multiplier = Multiplier()
+    grid.confine(*(_first_cta(launch, number) for number in wanted.clusters))
+    return _Sampler(threaded, grid, options, tuple, given.executable, tell, units)
+
+
+def _first_cta(launch: Launch, number: int) -> int:
+    """Return the number of the first CTA of a cluster."""
+    (gx, gy, _), (cx, cy, cz) = launch.grid, launch.cluster
+    across, along = gx // cx, gy // cy
+    x, y, z = number % across * cx, number // across % along * cy, number // (across * along) * cz
+    return x + gx * (y + gy * z)
+
+
+def _put_back(given: Given, driver: _Sampler) -> None:
+    driver.close()
+    driver.grid.let_go_of_all()
+    given.gmem.restore()

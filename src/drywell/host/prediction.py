@@ -1,0 +1,299 @@
+"""How long a launch takes on a whole GPU: all its clusters by the clock, or some that stand for the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from drywell import arch
+from drywell.arch.timing import Timing, timing
+from drywell.base.errors import BudgetError, LaunchError
+from drywell.base.options import Options
+from drywell.base.record import record
+from drywell.engine.run import place_globals
+from drywell.engine.timed_sample import Given, Reuse, Sampled, Wanted, look, run_sample
+from drywell.host.arguments import arrays_of, build_params
+from drywell.host.budget import budget
+from drywell.host.launch_file import LaunchFile, read_launch_file
+from drywell.host.placement import Placement
+from drywell.host.shape import shape_of
+from drywell.machine.gmem import GlobalMemory
+from drywell.observe.timeline import UNITS, Timeline
+from drywell.plan.expected import Expected
+from drywell.plan.power import clock_under, load_on_clock
+from drywell.plan.traffic import missing
+from drywell.program.independence import meeting_place
+from drywell.program.link import link
+
+BOUND_FROM = 0.85
+"""The use of a unit from which it is called the bound."""
+
+ROUNDS = 2
+"""Waves that a sample runs: the first, in which all is cold, and one like all the others."""
+
+MAX_INSTRUCTIONS = 400_000
+"""Warp instructions that a prediction executes at most by itself: some forty seconds."""
+
+
+@record
+class _Plan:
+    """How a launch lies on a GPU: its clusters, the homes for one (`cluster_size` SMs each), how many share a
+    home, how many run side by side, in how many waves.
+    """
+
+    num_clusters: int
+    cluster_size: int
+    num_homes: int
+    per_home: int
+    num_active: int
+    waves: int
+    occupancy: str
+
+
+@record
+class _Measured:
+    """What a launch does as a whole, found by executing `num_executed` of its clusters."""
+
+    cycles: float
+    flops: float
+    full_cycles: float
+    loaded_bytes: float
+    miss: float
+    sampling: float
+    num_executed: int
+    notes: tuple[str, ...]
+
+
+def predict_launch(
+    what: LaunchFile | str | Path,
+    gpu: arch.Gpu | str | None = None,
+    *,
+    clock_mhz: int | None = None,
+    sustained: bool = False,
+    max_instructions: int = MAX_INSTRUCTIONS,
+) -> Expected:
+    """Predict how long a launch takes on `gpu` (a name, or numbers like it; default: the launch file's) by
+    executing it by the clock: whole where that takes at most `max_instructions` warp instructions, else a
+    sample of its clusters.
+
+    `clock_mhz` is the SM clock at which cycles are counted (default: the boost clock); `sustained` says that
+    the GPU has been under load for half a second or longer. Raises what a launch raises; BudgetError when
+    even a sample takes more instructions, or the clusters of a launch that is too large meet.
+    """
+    launch = what if isinstance(what, LaunchFile) else read_launch_file(what)
+    machine = gpu if isinstance(gpu, arch.Gpu) else arch.load(gpu or launch.gpu)
+    if clock_mhz is not None:
+        if clock_mhz <= 0:
+            raise LaunchError(f"clock_mhz={clock_mhz}: a clock is more than 0 MHz")
+        machine = replace(machine, boost_clock_mhz=clock_mhz)
+    given, plan = _given(launch, machine, max_instructions), _plan(launch, machine)
+    timeline = Timeline(machine.boost_clock_mhz / 1000)
+    try:
+        measured = _measured(given, plan, timeline)
+    except BudgetError:
+        raise BudgetError(
+            f"{launch.path}: even a few of its {plan.num_clusters} clusters take more than {max_instructions}"
+            " warp instructions\n  hint: give more (--instructions, max_instructions=; some 10,000 a second),"
+            " or predict a launch with less to do in a cluster"
+        ) from None
+    return _prediction(launch, given, plan, measured, timeline, sustained)
+
+
+def _given(launch: LaunchFile, gpu: arch.Gpu, max_instructions: int) -> Given:
+    """Place what a launch takes in global memory."""
+    executable = link(launch.module.program, launch.entry)
+    shape = shape_of(executable, gpu, launch.grid, launch.block, launch.cluster, launch.dynamic_smem)
+    gmem = GlobalMemory()
+    placement = Placement(gmem, math.prod(shape.grid), launch.names, arrays_of(launch.args))
+    params = build_params(executable.params, launch.args, placement, executable.param_bytes)
+    addresses = place_globals(executable, gmem)
+    options = Options(gpu.name, "timed", numerics="fast", max_instructions=max_instructions)
+    outputs = tuple(launch.expect)
+    return Given(executable, replace(shape, params=params), gmem, addresses, gpu, options, outputs)
+
+
+def _plan(launch: LaunchFile, gpu: arch.Gpu) -> _Plan:
+    size = math.prod(launch.cluster or (1,))
+    num_clusters = math.prod(launch.grid) // size
+    num_homes = gpu.sm_count // size
+    found = budget(launch, gpu)
+    per_home = max(1, found.ctas_per_sm)
+    slots = num_homes * per_home
+    waves = -(-num_clusters // slots)
+    occupancy = f"{waves} wave(s): {per_home} CTA(s) on an SM at once, bounded by {found.bound}"
+    return _Plan(num_clusters, size, num_homes, per_home, min(num_clusters, slots), waves, occupancy)
+
+
+# -------------------------------------------------------------------- what is executed
+def _measured(given: Given, plan: _Plan, timeline: Timeline) -> _Measured:
+    """Execute the launch, or a sample of it."""
+    num_sms = min(given.gpu.sm_count, plan.num_clusters * plan.cluster_size)
+    everything = Wanted(tuple(range(plan.num_clusters)), num_sms)
+    met = meeting_place(given.executable)
+    if plan.num_clusters == 1 or met is not None:
+        return _in_full(given, everything, timeline)
+    share = plan.cluster_size / (plan.num_active * plan.cluster_size)
+    pilot = run_sample(given, Wanted((0,), plan.cluster_size, share))
+    if pilot.executed * plan.num_clusters <= given.options.max_instructions:
+        with suppress(BudgetError):
+            return _in_full(given, everything, timeline)
+    return _sampled(given, plan, pilot, timeline)
+
+
+def _in_full(given: Given, wanted: Wanted, timeline: Timeline) -> _Measured:
+    all_of_it = run_sample(given, wanted, timeline.on)
+    note = f"all {len(wanted.clusters)} clusters executed by the clock"
+    return _Measured(
+        all_of_it.cycles, all_of_it.flops, all_of_it.full_cycles, all_of_it.loaded_bytes,
+        _missed(given, all_of_it.loaded_bytes), 0.0, len(wanted.clusters), (note,),
+    )  # fmt: skip
+
+
+def _missed(given: Given, loaded_bytes: float) -> float:
+    """Return which share of all loads comes from DRAM when each byte that is placed is loaded once."""
+    placed = sum(array.nbytes for array in given.gmem.arrays if array.name not in given.outputs)
+    return min(1.0, placed / loaded_bytes) if loaded_bytes else 0.0
+
+
+def _sampled(given: Given, plan: _Plan, pilot: Sampled, timeline: Timeline) -> _Measured:
+    """Execute some clusters, spread over the first wave, and those that come to their SMs behind them."""
+    active = min(plan.num_active, plan.num_homes)
+    homes = sorted({0, active // 2, active - 1})
+    reuse = look(given, range(plan.num_active), given.gpu.sm_count)
+    miss, said = _miss(given, plan, pilot, reuse)
+    share = len(homes) / active
+
+    def of(rounds: int, tell: Timeline | None) -> tuple[Wanted, Sampled]:
+        layers = range(min(rounds * plan.per_home, -(-plan.num_clusters // plan.num_homes)))
+        numbers = [home + plan.num_homes * layer for layer in layers for home in homes]
+        chosen = tuple(number for number in numbers if number < plan.num_clusters)
+        wanted = Wanted(chosen, len(homes) * plan.cluster_size, share, miss)
+        return wanted, run_sample(given, wanted, None if tell is None else tell.on)
+
+    rounds = min(plan.waves, ROUNDS)
+    wanted, sample = of(rounds, timeline)
+    cycles = sample.cycles
+    if plan.waves > rounds:
+        before = of(rounds - 1, None)[1].cycles if sample.num_taken_over else _first_wave(sample, wanted)
+        cycles += (plan.waves - rounds) * (sample.cycles - before)
+    num, whole = len(wanted.clusters), plan.num_clusters / len(wanted.clusters)
+    if sample.written:
+        whole = 1 / sample.written
+    counted = (
+        f"operations counted by what the sample wrote, {sample.written:.2%} of the outputs"
+        if sample.written
+        else "every cluster taken to do as much as those executed: nothing is expected of an output"
+    )
+    notes = (
+        f"{num} of {plan.num_clusters} clusters executed by the clock, on {len(homes)} of {active} places and"
+        f" {rounds} of {plan.waves} wave(s); the others taken to be alike",
+        said,
+        counted,
+    )
+    return _Measured(
+        cycles, sample.flops * whole, sample.full_cycles * whole, sample.loaded_bytes * whole,
+        miss, _spread(sample.spans[: len(homes)]), num, notes,
+    )  # fmt: skip
+
+
+def _first_wave(sample: Sampled, wanted: Wanted) -> float:
+    """Return when the clusters of the first of the waves of a sample had ended."""
+    return sample.spans[len(wanted.clusters) // ROUNDS - 1][1]
+
+
+def _spread(spans: Sequence[tuple[float, float]]) -> float:
+    """Return how far clusters that should take the same time are from their middle, as a share."""
+    cycles = [end - begin for begin, end in spans]
+    return (max(cycles) - min(cycles)) / (max(cycles) + min(cycles)) if cycles else 0.0
+
+
+def _miss(given: Given, plan: _Plan, pilot: Sampled, reuse: Reuse | None) -> tuple[float, str]:
+    """Return which share of the loads misses L2, and what is to be said of it."""
+    if reuse is None:
+        return 0.0, "no tensor copies: loads of threads are taken to hit L2"
+    t = timing(given.gpu.name)
+    loaded = pilot.loaded_bytes * plan.num_clusters
+    of_all = min(1.0, reuse.operand_bytes / loaded) if loaded else 1.0
+    miss = missing(t, reuse.new_share, of_all, reuse.operand_bytes)
+    said = (
+        f"{reuse.new_share:.0%} of what {plan.num_active} clusters load side by side nobody else has loaded,"
+        f" seen as they begin; operands of {reuse.operand_bytes / 1e6:.0f} MB, L2 of {t.l2_mb:g}: {miss:.0%}"
+        " of the loads taken to miss it"
+    )
+    return miss, said
+
+
+# -------------------------------------------------------------------- what it says
+def _prediction(
+    launch: LaunchFile, given: Given, plan: _Plan, m: _Measured, timeline: Timeline, sustained: bool
+) -> Expected:
+    gpu, t = given.gpu, timing(given.gpu.name)
+    ghz = _clock(given, t, m, sustained)
+    error = math.hypot(t.spread, m.sampling)
+    use = m.full_cycles / (gpu.sm_count * m.cycles)
+    time_us = m.cycles / ghz / 1000
+    tflops = m.flops / time_us / 1e6
+    used = _used(timeline)
+    return Expected(
+        title=f"{launch.entry} of {launch.module.name}",
+        gpu=gpu.title,
+        cycles=m.cycles,
+        low_cycles=m.cycles * (1 - error),
+        high_cycles=m.cycles * (1 + error),
+        clock_mhz=gpu.boost_clock_mhz,
+        share_of_peak=use,
+        loaded_clock_mhz=ghz * 1000,
+        time_us=time_us,
+        tflops=tflops,
+        low=tflops * (1 - error),
+        high=tflops * (1 + error),
+        bound=_bound(used),
+        parts_title="used in the steady state of the first SM",
+        parts=tuple((unit, f"{share:6.1%}") for unit, share in used.items()),
+        rests_on=(*m.notes, plan.occupancy, *_grounds(t, m, ghz, error)),
+    )
+
+
+def _used(timeline: Timeline) -> dict[str, float]:
+    """Return the use of units in the steady state of the first SM."""
+    if not timeline.sms:
+        return {}
+    steady = timeline.phases().steady
+    return {unit: timeline.utilisation(unit, timeline.sms[0], steady) for unit in UNITS}
+
+
+def _bound(used: dict[str, float]) -> str:
+    """Name the unit that is in use nearly always, or say that all wait for each other."""
+    unit = max(used, key=used.__getitem__, default="")
+    return unit if unit and used[unit] >= BOUND_FROM else "latency"
+
+
+def _clock(given: Given, t: Timing, m: _Measured, sustained: bool) -> float:
+    """Return the SM clock under the load of the launch, in GHz."""
+    gpu = given.gpu
+    if not m.full_cycles:
+        return gpu.boost_clock_mhz / 1000
+    use = m.full_cycles / (gpu.sm_count * m.cycles)
+    stored = sum(array.nbytes for array in given.gmem.arrays if array.name in given.outputs)
+    moved = m.loaded_bytes * m.miss + stored
+    ghz = clock_under(t, arch.load(gpu.name), 1.0, sustained)
+    for _ in range(16):
+        dram_use = moved * ghz / (m.cycles * t.dram_tb_per_s * 1000)
+        load = load_on_clock(t, use, m.loaded_bytes / m.full_cycles, dram_use)
+        ghz = clock_under(t, arch.load(gpu.name), load, sustained)
+    return ghz
+
+
+def _grounds(t: Timing, m: _Measured, ghz: float, error: float) -> tuple[str, ...]:
+    """Say what the error bar and the clock rest on."""
+    full, spread = t.fact("clock_full_ghz"), t.fact("spread")
+    return (
+        f"+-{error:.0%}: {spread.value:.0%} [{spread.tag}: {spread.source}]; {m.sampling:.1%} is how far the"
+        " executed clusters are apart",
+        f"{ghz * 1000:.0f} MHz under load: in a straight line with the use of tensor pipe, L2 and DRAM"
+        f" [{full.tag}: {full.source}]",
+        "nobody has held this kernel against a B200",
+    )

@@ -1,0 +1,91 @@
+"""Phases of a persistent pair kernel take as long as in a trace of one on a B200.
+
+Origin of the figures: traces of matmul_v5 and matmul_v6, gau-nernst/learn-cuda 02e_matmul_sm100 (4096 cubed,
+timer of 32 ns). What is executed is a kernel of our own with the same tile, stages, roles and epilogue.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from statistics import mean, median
+
+import pytest
+
+from drywell.observe.timeline import Timeline
+from timing import pair
+
+TILES, K = 3, 1024
+STEP_CYCLES = 512
+MHZ = 1590
+"""The SM clock of the traced machine: a K step of 512 cycles took 0.322 us (v5)."""
+
+FIRST_LOAD_NS = 1650.0
+"""The first load of a kernel, from the wait for it to its data: 1.6 to 1.7 us."""
+STEP_NS = 345.0
+"""One K step, from issue to issue: 0.33 to 0.36 us."""
+GAP_NS = 512.0
+"""The last K step of a tile, to the first of the next one: median of 256."""
+PROBE_NS = 160.0
+"""What of that is one more interval that the trace's probe writes there, and nowhere else: the medians of its
+wait for the readers, which finds the accumulator free, and of the time from there to the next interval.
+"""
+EPILOGUE_NS = 2500.0
+"""An epilogue with nothing beside it."""
+OVERLAPPED_NS = 2750.0
+"""An epilogue under the next tile."""
+
+
+@cache
+def _timeline(accumulators: int = 2) -> Timeline:
+    return pair.timeline(TILES, K, MHZ, accumulators=accumulators)
+
+
+def _steps() -> list[float]:
+    """Return the times from one K step's first mma to the next one's, as they are issued, in ns."""
+    issued = sorted(i.issued for i in _timeline().busy("tensor") if i.kind == "mma")[::4]
+    assert len(issued) == TILES * K // 64
+    return [(b - a) / MHZ * 1000 for a, b in pairwise(issued)]
+
+
+def test_the_first_load_takes_what_was_traced() -> None:
+    stalls = [i for i in _timeline().events if i.doing == "stall" and (i.cta, i.warp) == (0, 1)]
+    first = next(i for i in stalls if i.kind == "mbarrier")
+    assert first.cycles / MHZ * 1000 == pytest.approx(FIRST_LOAD_NS, rel=0.15)
+
+
+def test_a_steady_step_takes_what_was_traced() -> None:
+    per_tile = K // 64
+    assert median(_steps()[per_tile:]) == pytest.approx(STEP_NS, rel=0.15)
+
+
+def test_the_next_tile_begins_when_it_did_but_for_the_probe() -> None:
+    per_tile = K // 64
+    assert _steps()[2 * per_tile - 1] == pytest.approx(GAP_NS - PROBE_NS, rel=0.15)
+
+
+@pytest.mark.parametrize("cta", [0, 1])
+def test_epilogues_take_what_was_traced(cta: int) -> None:
+    epilogues = _timeline().tiles(cta).epilogues()
+    assert len(epilogues) == 4 and all(len(warp) == TILES for warp in epilogues)
+    under = [(one.end - one.begin) / MHZ * 1000 for warp in epilogues for one in warp[:-1]]
+    alone = [(warp[-1].released - warp[-1].begin) / MHZ * 1000 for warp in epilogues]
+    assert mean(under) == pytest.approx(OVERLAPPED_NS, rel=0.15)
+    assert mean(alone) == pytest.approx(EPILOGUE_NS, rel=0.15)
+
+
+def test_the_pair_is_bound_by_its_tensor_pipe_once_it_is_full() -> None:
+    phases = _timeline().phases(0)
+    assert _timeline().utilisation("tensor", 0, phases.steady) >= 0.9
+
+
+@pytest.mark.parametrize("cta", [0, 1])
+def test_epilogues_lie_under_multiplications_with_two_accumulators_and_not_with_one(cta: int) -> None:
+    two, one = (_timeline(accumulators).tiles(cta).overlap() for accumulators in (2, 1))
+    assert two.count == one.count == 8
+    assert two.under_loop >= 0.9 and two.under_mma >= 0.9
+    assert one.under_loop <= 0.1 and one.under_mma <= 0.1
+
+
+def test_the_kernel_is_clean() -> None:
+    assert pair.timeline(2, 128, MHZ, check="ptx").cycles > 0

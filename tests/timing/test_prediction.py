@@ -1,0 +1,131 @@
+"""A launch as a whole: executed by the clock, or a sample of its clusters that stands for the others."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import drywell
+from drywell import arch
+from drywell.cli.main import main
+from drywell.engine.timed_sample import look
+from drywell.host.launch_file import read_launch_file
+from drywell.host.prediction import _given
+from drywell.plan import GemmConfig, predict
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+ROWS, COLS, K = 5, 3, 128
+
+
+@pytest.fixture(scope="module")
+def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a launch of 5 x 3 tiles of 128 x 128, one CTA each, two K steps."""
+    folder, source = tmp_path_factory.mktemp("tiles"), CORPUS / "nvcc_ours"
+    shutil.copy(source / "ours_gemm.ptx", folder)
+    text = (source / "ours_gemm_1cta.toml").read_text(encoding="utf-8")
+    M, N = 128 * ROWS, 128 * COLS
+    for before, after in (
+        ("grid = [2, 1, 1]", f"grid = [{ROWS}, {COLS}, 1]"),
+        ("shape = [256, 320]", f"shape = [{M}, {K}]"),
+        ("shape = [128, 320]", f"shape = [{N}, {K}]"),
+        ("shape = [256, 128]", f"shape = [{M}, {N}]"),
+        ("u32 = 320", f"u32 = {K}"),
+        ("u32 = 128\n", f"u32 = {N}\n"),
+    ):
+        assert before in text
+        text = text.replace(before, after, 1)
+    (folder / "tiles.toml").write_text(text, encoding="utf-8")
+    return folder / "tiles.toml"
+
+
+def _gpu(sm_count: int) -> arch.Gpu:
+    """Return a B200 of so many SMs that hold one CTA each (of this kernel)."""
+    return replace(arch.load("b200"), sm_count=sm_count, smem_bytes_per_sm=120_000)
+
+
+def test_a_sample_takes_as_long_as_the_whole(tiles: Path) -> None:
+    whole = drywell.predict_launch(tiles, _gpu(4), max_instructions=10**6)
+    sampled = drywell.predict_launch(tiles, _gpu(4), max_instructions=10_000)
+    assert "all 15 clusters" in whole.rests_on[0]
+    assert "6 of 15 clusters executed by the clock, on 3 of 4 places and 2 of 4" in sampled.rests_on[0]
+    assert sampled.cycles == pytest.approx(whole.cycles, rel=0.1)
+    assert sampled.tflops == pytest.approx(whole.tflops, rel=0.1)
+    assert sampled.share_of_peak == pytest.approx(whole.share_of_peak, rel=0.1)
+
+
+def test_operations_are_those_of_the_product(tiles: Path) -> None:
+    found = drywell.predict_launch(tiles, _gpu(4), max_instructions=10**6)
+    flops = 2 * 128 * ROWS * 128 * COLS * K
+    assert found.tflops * found.time_us * 1e6 == pytest.approx(flops)
+    # 8192 operations a cycle and SM in bf16
+    assert found.share_of_peak == pytest.approx(flops / 8192 / 4 / found.cycles)
+    assert found.time_us == pytest.approx(found.cycles / found.loaded_clock_mhz)
+
+
+def test_clusters_share_rows_of_a_and_columns_of_b(tiles: Path) -> None:
+    launch = read_launch_file(tiles)
+    given = _given(launch, arch.load("b200"), 10**6)
+    side_by_side = look(given, range(ROWS * COLS), 148)
+    one_column = look(given, range(ROWS), 148)
+    assert side_by_side is not None and one_column is not None
+    # boxes of A and of B are equally large: each CTA loads one of each a step
+    assert side_by_side.new_share == pytest.approx((ROWS + COLS) / (2 * ROWS * COLS))
+    assert one_column.new_share == pytest.approx((ROWS + 1) / (2 * ROWS))
+    assert side_by_side.operand_bytes == 2 * K * 128 * (ROWS + COLS)
+
+
+def test_a_slower_clock_takes_fewer_cycles_and_more_time(tiles: Path) -> None:
+    fast = drywell.predict_launch(tiles, _gpu(15), max_instructions=10**6)
+    slow = drywell.predict_launch(tiles, _gpu(15), max_instructions=10**6, clock_mhz=1000)
+    assert slow.clock_mhz == 1000 and slow.cycles < fast.cycles  # latencies of L2 are in ns
+    assert slow.cycles / 1000 > fast.cycles / 1965
+
+
+def test_too_few_instructions_are_said_with_a_remedy(tiles: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", str(tiles), "--instructions", "100"]) == 3
+    said = capsys.readouterr().err
+    assert "100" in said and "--instructions" in said
+
+
+def test_the_command_says_cycles_and_speed_on_lines_of_their_own(
+    tiles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(tiles)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.search(r"cycles +[\d,]+ at 1965 MHz \([\d,]+ to [\d,]+\)", lines[1])
+    assert re.search(r"of peak +\d+\.\d%", lines[2])
+    assert re.search(r"TFLOP/s +[\d,]+ \([\d,]+ to [\d,]+\), .* us at \d+ MHz", lines[3])
+    assert max(map(len, lines)) <= 110
+
+
+def test_the_command_predicts_a_configuration_as_the_function_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ["--tile", "256x256x64", "--cta-group", "2", "--stages", "6", "--no-warp-specialized"]
+    assert main(["predict", "--gemm", "4096x4096x4096", *options, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["stats"]["prediction"]
+    config = GemmConfig(4096, 4096, 4096, tile=(256, 256, 64), cta_group=2, stages=6, warp_specialized=False)
+    assert found["tflops"] == pytest.approx(predict(config).tflops)
+    assert found["cycles"] == pytest.approx(predict(config, clock_mhz=1965).cycles)
+    assert found["low"] < found["tflops"] < found["high"] and found["rests_on"]
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    ([], "give a launch file, or --gemm"),
+    (["--gemm", "1x2"], "three sizes"),
+    (["--gemm", "128x128x64", "--instructions", "5"], "nothing is executed"),
+    (["launch.toml", "--gemm", "128x128x64"], "not both"),
+    (["launch.toml", "--stages", "4"], "--stages: only with --gemm"),
+    (["--gemm", "128x128x64", "--stages", "90"], "take fewer stages"),
+    (["nowhere.toml"], "nowhere.toml"),
+])  # fmt: skip
+def test_what_cannot_be_predicted_is_said_with_a_remedy(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", *arguments]) == 2
+    assert said in capsys.readouterr().err
