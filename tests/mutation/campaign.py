@@ -39,6 +39,7 @@ from drywell.host.mutation_run import (
     is_equivalent,
     original,
     sampled,
+    schedules,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,11 +149,13 @@ def _original(kernel: str) -> Original:
 
 
 @cache
-def _executions(kernel: str) -> Counter[int]:
-    """Return how often the instructions of each line are executed by a kernel as it is."""
+def _executions(kernel: str, seeds: int = 2) -> Counter[int]:
+    """Return how often the instructions of each line are executed by a kernel as it is, eager, lazy and under
+    so many seeds.
+    """
     counts: Counter[int] = Counter()
-    for how in SCHEDULES:
-        result, _ = read_launch_file(KERNELS[kernel]).run(**how)
+    for how in schedules(seeds):
+        result, _ = read_launch_file(KERNELS[kernel]).run(check="off", **how)
         for warp in result.activity:
             for span, _, times in warp.sites:
                 counts[span.line] += times
@@ -164,8 +167,12 @@ def _told(kernel: str, number: int) -> Row:
     does, instruction for instruction, what the kernel does, and need not be run.
     """
     mutant = every(kernel)[number]
-    is_idle = not mutant.kind.startswith("move") and not _executions(kernel)[mutant.span.line]
+    is_idle = _is_idle(mutant, _executions(kernel))
     return _row(kernel, fate(_original(kernel), mutant, () if is_idle else SCHEDULES))
+
+
+def _is_idle(mutant: Mutant, executions: Counter[int]) -> bool:
+    return not mutant.kind.startswith("move") and not executions[mutant.span.line]
 
 
 def _row(kernel: str, found: Fate) -> Row:
@@ -176,8 +183,12 @@ def _row(kernel: str, found: Fate) -> Row:
 
 
 def _asked(seeds: int, row: Row) -> Row:
-    """Run a survivor under schedules more and return its row with the result."""
-    is_same = is_equivalent(_original(row.kernel), every(row.kernel)[row.number], seeds)
+    """Run a survivor under schedules more and return its row with the result. Not one whose edited
+    instruction the kernel executes under none of them.
+    """
+    mutant = every(row.kernel)[row.number]
+    is_idle = row.executed <= 0 and _is_idle(mutant, _executions(row.kernel, seeds))
+    is_same = is_idle or is_equivalent(_original(row.kernel), mutant, seeds)
     return replace(row, same_seeds=seeds if is_same else -1)
 
 

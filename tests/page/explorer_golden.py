@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from drywell.layout.accumulator import accumulator_layout
+from drywell.layout.accumulator import LAYOUTS, accumulator_layout
 from drywell.layout.fragment import (
     NUMS,
     SHAPES,
@@ -46,6 +46,7 @@ def golden() -> dict[str, Any]:
         "scales": [
             [rows, n, scale_factors("", rows, n).cols] for rows in (64, 128, 200, 256) for n in (1, 4, 6)
         ],
+        "aRows": [_a_rows(name) for name in LAYOUTS],
         "scaleCells": [
             *(_scales(rows, 0, scale_cells(rows, 4, 0)) for rows in (128, 192, 256)),
             *(_scales(0, N, split_scale_cells(N, 4, 0)) for N in (128, 256)),
@@ -91,6 +92,12 @@ def _form(M: int, cta_group: int, is_ws: bool) -> dict[str, Any]:
             for N in (Ns[0], Ns[-1])
         ],
     }
+
+
+def _a_rows(name: str) -> dict[str, Any]:
+    cta, lanes = LAYOUTS[name].a_lanes()
+    picked = range(0, LAYOUTS[name].M, 13)
+    return {"layout": name, "rows": [[m, int(cta[m]), lanes[:, m].tolist()] for m in picked]}
 
 
 def _scales(rows: int, split: int, cells: ScaleCells) -> dict[str, Any]:

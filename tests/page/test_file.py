@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from drywell.report.html_page import built_page
+from drywell.report.html_page import built_page, page_html
+from drywell.report.page_data import PageBars, PageHistory, PageRun
 from page.browser import probe
 from page.conftest import SIZES, Held
 
@@ -75,6 +78,58 @@ def test_scrubbing_the_clock_keeps_its_frames(open_page: Callable[..., Page], de
     expect(page.get_by_role("tab", selected=True)).to_be_visible()
     rates = [page.evaluate(probe("scrubbed"), {"steps": 60}) for _ in range(2)]
     assert max(rates) > FRAMES_A_SECOND, rates
+
+
+TILES = 256
+
+
+def repeated(run: PageRun, times: int) -> PageRun:
+    """A run in which everything that happens happens so many times, one after the other."""
+    length = run.head.clock.end
+
+    def later(moments: Sequence[int]) -> tuple[int, ...]:
+        return tuple(m if m < 0 else m + k * length for k in range(times) for m in moments)
+
+    def again(table: PageBars | PageHistory, moments: Sequence[str], columns: Sequence[str]) -> Any:
+        changes = {name: later(getattr(table, name)) for name in moments}
+        changes |= {name: tuple(getattr(table, name)) * times for name in columns}
+        return replace(table, **changes)
+
+    assert run.timeline is not None
+    bars = again(
+        run.timeline.bars,
+        ("begin", "end", "issued", "done"),
+        ("row", "doing", "kind", "text", "place", "cta", "warp", "buffer", "count"),
+    )
+    sms = tuple(
+        replace(sm, steady_end=sm.steady_end + (times - 1) * length, end=times * length)
+        for sm in run.timeline.sms
+    )
+    ctas = tuple(
+        replace(cta, history=again(cta.history, ("at",), ("deed", "area", "cta", "warp", "count")))
+        for cta in run.ctas
+    )
+    clock = replace(run.head.clock, end=times * length)
+    return replace(
+        run,
+        head=replace(run.head, clock=clock),
+        ctas=ctas,
+        timeline=replace(run.timeline, bars=bars, sms=sms),
+    )
+
+
+@pytest.mark.parametrize("view", ["timeline", "tmem", "watch"])
+def test_a_run_of_256_tiles_does_not_freeze(
+    open_page: Callable[..., Page], demo: Held, tmp_path: Path, view: str
+) -> None:
+    tiles = sum(region.mma is not None for region in demo.run.ctas[0].regions) * 4  # filled twice by two CTAs
+    run = repeated(demo.run, TILES // tiles)
+    (tmp_path / "large.html").write_text(page_html(run), encoding="utf-8")
+    page = open_page(Held(tmp_path / "large.html", run), view=view)
+    expect(page.get_by_role("tab", selected=True)).to_be_visible()
+    assert page.evaluate(probe("painted")) < 4 * FIRST_PAINT_MS
+    rates = [page.evaluate(probe("scrubbed"), {"steps": 30}) for _ in range(2)]
+    assert max(rates) > FRAMES_A_SECOND / 2, rates
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-CORPUS = Path(__file__).parents[1] / "corpus" / "tirx"
+from drywell.host.page import path_of
+
+CORPUS = Path(__file__).parents[1] / "corpus"
 SPIN = """\
 .version 8.6
 .target sm_100a
@@ -41,7 +43,7 @@ args = [{ pointer = "x" }]
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server as people start it; its folder has right, wrong and endless kernels."""
     folder = tmp_path_factory.mktemp("kernels")
-    for path in CORPUS.glob("tmem_roundtrip*.*"):
+    for path in (*CORPUS.glob("tirx/tmem_roundtrip*.*"), *CORPUS.glob("gluon/tc_2cta_f16.*")):
         shutil.copy(path, folder)
     (folder / "spin.ptx").write_text(SPIN)
     (folder / "spin.toml").write_text(SPIN_TOML)
@@ -105,7 +107,7 @@ def test_a_long_run_says_how_far_it_is_and_can_be_stopped(open_page: Callable[..
     chosen(page, launch_file="folder/spin.toml", schedule="eager", check="off")
     expect(page.get_by_role("progressbar", name="progress of the run")).to_be_visible()
     status = page.get_by_role("status", name="progress", exact=True)
-    expect(status).to_contain_text(re.compile(r"0 of 1 CTAs ended, [1-9][\d,]* events, \d+\.\d s"))
+    expect(status).to_contain_text(re.compile(r"\d+\.\d s, [1-9][\d,]* events, 0 of 1 CTAs ended"))
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_role("progressbar", name="progress of the run")).to_have_count(0)
     chosen(page, launch_file="folder/tmem_roundtrip.toml", schedule="lazy", check="ptx")
@@ -133,8 +135,8 @@ def test_the_second_run_of_a_kernel_knows_its_length(open_page: Callable[..., Pa
           }).observe(document.body, { subtree: true, childList: true, attributes: true });
         }"""
     )
-    chosen(page, launch_file="examples/gemm.toml", schedule="timed", check="ptx")
-    expect(page.get_by_role("heading", level=1)).to_have_text("gemm", timeout=120_000)
+    chosen(page, launch_file="folder/tc_2cta_f16.toml", schedule="timed", check="ptx")
+    expect(page.get_by_role("heading", level=1)).to_have_text("tc_2cta_f16", timeout=120_000)
     assert page.evaluate("window.shares") == []
     chosen(page)
     expect(page.get_by_role("progressbar", name="progress of the run")).to_be_visible()
@@ -142,3 +144,19 @@ def test_the_second_run_of_a_kernel_knows_its_length(open_page: Callable[..., Pa
     shares = page.evaluate("window.shares")
     assert shares == sorted(shares)
     assert shares and 0 <= shares[0] < shares[-1] <= 1
+
+
+def test_any_element_is_followed(open_page: Callable[..., Page], url: str) -> None:
+    page = open_page(url, view="path")
+    expect(page.get_by_role("heading", level=1)).to_have_text("tmem_roundtrip")
+    page.get_by_label("element to follow").fill("B[17,33]")
+    page.keyboard.press("Enter")
+    path = path_of(CORPUS / "tirx" / "tmem_roundtrip.toml", "B[17,33]", schedule="timed")
+    panel = page.get_by_role("tabpanel")
+    expect(panel).to_contain_text(f"B[17,33] = {path.value}")
+    for hop in path.hops:
+        if hop.space == "tmem":
+            expect(panel).to_contain_text(f"lane {hop.lane}, col {hop.col}")
+    page.get_by_label("element to follow").fill("Z[0]")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Z")

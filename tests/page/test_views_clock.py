@@ -7,13 +7,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from drywell.host.page import page_of
+from drywell.report.html_page import page_html
 from drywell.report.page_data import PageBarrier, PageRun, PageTimeline
-from page.conftest import Held
+from page.conftest import CORPUS, Held
 
 Open = Callable[..., Page]
 TENSOR = "tensor"
@@ -246,12 +249,32 @@ def test_a_watched_cell_lists_its_writes_and_reads_as_the_clock_moves(open_page:
     rows.nth(9).get_by_role("button", name=f"clock to {at}").click()
     writes = [deed for when, deed in mine if when <= at and deed.is_write]
     reads = [deed for when, deed in mine if when <= at and not deed.is_write]
-    expect(said(page, "watched cell")).to_contain_text(f"{len(writes)} writes and {len(reads)} reads so far")
+    expect(said(page, "watched cell")).to_contain_text(f"{len(writes)} writes and {len(reads)} read")
     expect(said(page, "watched cell")).to_contain_text("D[70, 72] of accumulator 1")
     page.get_by_role("button", name="to what happened before").click()
     expect(moment(page)).to_contain_text(f"cycle {number(mine[8][0])} of")
     page.get_by_role("button", name="to the beginning").click()
     expect(said(page, "watched cell")).to_contain_text("not written yet")
+
+
+# A run without a clock
+
+
+def test_a_run_without_a_clock_counts_events_and_says_so(open_page: Open, tmp_path: Path) -> None:
+    run = page_of(CORPUS / "gluon" / "tc_tmem_a_f16.toml", schedule="eager")
+    (tmp_path / "eager.html").write_text(page_html(run), encoding="utf-8")
+    page = open_page(Held(tmp_path / "eager.html", run), view="timeline")
+    expect(page.get_by_text("This run had no clock")).to_be_visible()
+    expect(moment(page)).to_have_text(f"event {run.head.clock.end} of {run.head.clock.end}")
+    page.keyboard.press(",")
+    stops = stops_of(run, 0)
+    expect(moment(page)).to_contain_text(f"event {stops[-2]} of")
+    page.keyboard.press("8")
+    expect(said(page, "mbarrier")).to_contain_text("phase 1 open")
+    page.keyboard.press("7")
+    table = page.get_by_role("table", name=f"hops of {run.paths[0].element}")
+    expect(table).to_contain_text(run.paths[0].hops[0].name)
+    assert table.get_by_role("button", name=re.compile("^clock to")).count() == 0
 
 
 # The data path
@@ -277,6 +300,19 @@ def test_every_hop_of_an_element_has_its_address(
             expect(way.get_by_text(address).first).to_be_attached()
         for text in path.inputs.values():
             expect(page.get_by_text(text, exact=True).first).to_be_visible()
+
+
+def test_the_stations_of_an_element_that_no_product_made(open_page: Open, tmp_path: Path) -> None:
+    run = page_of(CORPUS / "tirx" / "tmem_roundtrip.toml", elements=("B[17,33]",))
+    (tmp_path / "roundtrip.html").write_text(page_html(run), encoding="utf-8")
+    page = open_page(Held(tmp_path / "roundtrip.html", run), view="path")
+    way = page.get_by_role("group", name="way of B[17,33]")
+    expect(way.get_by_text("no product made it")).to_be_visible()
+    (cell,) = (hop for hop in run.paths[0].hops if hop.space == "tmem")
+    station = way.locator(".station", has=page.get_by_role("button", name=f"hop {cell.number},"))
+    expect(station).to_contain_text(f"lane {cell.lane}, column {cell.col}")
+    expect(station).to_contain_text(cell.address)
+    expect(way.get_by_text("not through Tensor Memory")).to_have_count(0)
 
 
 def test_a_hop_takes_the_other_views_with_it(open_page: Open, demo: Held) -> None:
@@ -340,7 +376,11 @@ def test_the_ledger_of_a_phase_lists_who_did_what(open_page: Open, demo: Held) -
     rows = ledger.locator("tr.entry")
     assert rows.count() == len(phase.entries)
     for text, entry in zip(rows.all_inner_texts(), phase.entries, strict=True):
-        assert number(entry.at) in text and f"warp {entry.warp}" in text and str(entry.place.line) in text
+        assert (
+            number(entry.at) in text
+            and f"warp {entry.warp}" in text
+            and str(barrier.places[entry.place].line) in text
+        )
         if entry.what == "complete":
             assert f"bytes arrive {number(entry.amount)} B" in text
     rows.first.get_by_role("button", name=re.compile("^clock to")).click()

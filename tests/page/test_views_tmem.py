@@ -1,5 +1,5 @@
-"""The views of Tensor Memory in the browser: the map, read-back, scale factors, the pair, the budget. What they
-say is held to the record of the run and to the package's own tables.
+"""The views of Tensor Memory in the browser: map, read-back, scale factors, pair, budget. What they say is
+held to the record of the run and to the package's own tables.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from drywell.layout.fragment import fragment
+from drywell.layout.fragment import fragment, mma_m16n8_accumulator
 from drywell.layout.scale import scale_cells, scale_offset
 from drywell.plan.columns import allocated_cols
 from drywell.plan.hopper import compare_with_hopper
@@ -209,9 +209,9 @@ def test_a_register_leads_to_its_cell_and_back(open_page: Open, demo: Held) -> N
     registers.click(position=position(registers, thread, register))
     right = sum(step[1] for bit, step in steps if register & bit)
     expect(words).to_contain_text(f"thread {thread}, register {register} ← tmem[lane {thread}, col ")
-    found = re.search(r"lane (\d+), col (\d+)\]", words.inner_text())
+    found = re.search(r"col (\d+)\]", words.inner_text())
     assert found is not None
-    lane, col = int(found[1]), int(found[2])
+    col = int(found[1])
     assert col % 32 == right
     cells = grid(page, "cells that the four warps read")
     cells.click(position=position(cells, 100, col))
@@ -360,6 +360,24 @@ def test_any_tile_is_compared_with_hopper(open_page: Open, demo: Held) -> None:
     expect(page.get_by_role("img", name=f"{found.cols} of 512 columns")).to_be_visible()
 
 
+def test_an_element_of_a_tile_is_found_on_hopper_and_on_blackwell(open_page: Open, demo: Held) -> None:
+    page = open_page(demo, view="budget")
+    words = said(page, "element of the tile")
+    registers = grid(page, "registers of warpgroup 0, 128 threads")
+    choose(page, "warpgroups", "2")
+    row, col = mma_m16n8_accumulator()
+    for thread, register in ((0, 0), (40, 21), (127, 63)):
+        registers.hover(position=position(registers, thread, register))
+        m = 16 * (thread // 32) + int(row[thread % 32, register % 4])
+        n = int(col[thread % 32, register % 4]) + 8 * (register // 4)
+        expect(words).to_contain_text(f"D[m {m}, n {n}] of buf0")
+        expect(words).to_contain_text(f"warpgroup 0, thread {thread}, register {register}")
+        expect(words).to_contain_text(f"tmem[lane {m}, col {n}]")
+    tile = grid(page, "the tile in Tensor Memory")
+    tile.hover(position=position(tile, 70, 130))
+    expect(words).to_contain_text("D[m 70, n 2] of buf1: on Hopper warpgroup 1")
+
+
 # The frame around the views
 
 
@@ -388,3 +406,20 @@ def test_the_theme_changes_and_the_keys_are_listed(open_page: Open, demo: Held) 
     expect(dialog).to_contain_text("Timeline")
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
+
+
+def test_the_address_names_a_view_a_cell_and_a_moment(open_page: Open, demo: Held) -> None:
+    page = open_page(demo, view="tmem&cell=1,40,130&moment=6500&theme=dark")
+    expect(said(page, "cell")).to_contain_text("tmem[lane 40, col 130]")
+    written = last_write(demo.run.ctas[1], 40, 130, 6500)
+    assert written is not None
+    expect(said(page, "cell")).to_contain_text(f"cycle {written[2]:,}")
+    expect(page).to_have_title(f"{demo.run.head.title} · Drywell")
+
+
+def test_findings_are_on_the_map_and_open_from_the_verdict(open_page: Open, twin: Held) -> None:
+    page = open_page(twin, view="tmem")
+    assert any(finding.where for finding in twin.run.findings)
+    expect(page.get_by_role("list", name="legend")).to_contain_text("first cell of a finding")
+    said(page, "verdict").get_by_role("button").click()
+    expect(page.get_by_role("tab", selected=True)).to_contain_text("Findings")

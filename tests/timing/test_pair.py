@@ -43,7 +43,7 @@ def _timeline(accumulators: int = 2) -> Timeline:
 
 def _steps() -> list[float]:
     """Return the times from one K step's first mma to the next one's, as they are issued, in ns."""
-    issued = sorted(i.issued for i in _timeline().busy("tensor") if i.kind == "mma")[::4]
+    issued = sorted(i.issued for i in _timeline().busy("tensor", 0) if i.kind == "mma")[::4]
     assert len(issued) == TILES * K // 64
     return [(b - a) / MHZ * 1000 for a, b in pairwise(issued)]
 

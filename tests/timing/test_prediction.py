@@ -15,7 +15,7 @@ from drywell import arch
 from drywell.cli.main import main
 from drywell.engine.timed_sample import look
 from drywell.host.launch_file import read_launch_file
-from drywell.host.prediction import _given
+from drywell.host.prediction import given_of
 from drywell.plan import GemmConfig, predict
 
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -58,6 +58,16 @@ def test_a_sample_takes_as_long_as_the_whole(tiles: Path) -> None:
     assert sampled.share_of_peak == pytest.approx(whole.share_of_peak, rel=0.1)
 
 
+@pytest.mark.parametrize(("name", "most"), [("ours_clc_single", 4000), ("ours_clc_cluster2", 3000)])
+def test_clusters_that_take_over_others_are_sampled_wave_by_wave(name: str, most: int) -> None:
+    gpu = replace(arch.load("b200"), sm_count=4, max_ctas_per_sm=1)
+    launch = CORPUS / "nvcc_ours" / f"{name}.toml"
+    whole, sampled = (drywell.predict_launch(launch, gpu, max_instructions=n) for n in (10**6, most))
+    assert whole.rests_on[0].startswith("all") and not sampled.rests_on[0].startswith("all")
+    assert sampled.cycles == pytest.approx(whole.cycles, rel=0.1)
+    assert any("clusters may notice each other" in ground for ground in sampled.rests_on)
+
+
 def test_operations_are_those_of_the_product(tiles: Path) -> None:
     found = drywell.predict_launch(tiles, _gpu(4), max_instructions=10**6)
     flops = 2 * 128 * ROWS * 128 * COLS * K
@@ -69,7 +79,7 @@ def test_operations_are_those_of_the_product(tiles: Path) -> None:
 
 def test_clusters_share_rows_of_a_and_columns_of_b(tiles: Path) -> None:
     launch = read_launch_file(tiles)
-    given = _given(launch, arch.load("b200"), 10**6)
+    given = given_of(launch, arch.load("b200"), 10**6)
     side_by_side = look(given, range(ROWS * COLS), 148)
     one_column = look(given, range(ROWS), 148)
     assert side_by_side is not None and one_column is not None

@@ -90,6 +90,23 @@ def test_the_trace_is_in_the_documented_format(tmp_path: Path) -> None:
     assert longest <= timeline(2).ns / 1000 + 1e-6
 
 
+def test_events_of_a_track_nest_as_the_reader_wants_them(tmp_path: Path) -> None:
+    # "Trace Event Format", complete events: those of one thread lie in one another or apart
+    timeline(2).perfetto(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for e in trace:
+        if e["ph"] == "X":
+            tracks.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
+    for spans in tracks.values():
+        open_ends: list[float] = []
+        for begin, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            while open_ends and open_ends[-1] <= begin + 1e-9:
+                open_ends.pop()
+            assert not open_ends or end <= open_ends[-1] + 1e-9
+            open_ends.append(end)
+
+
 def test_the_text_fits_on_a_screen() -> None:
     lines = ["".join(str(piece) for piece in line) for line in timeline_lines(timeline(2))]
     assert len(lines) <= 40 and max(map(len, lines)) <= 110

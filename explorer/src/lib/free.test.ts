@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { planOf, type Choice } from "./free";
 import golden from "./golden.json";
 import type { PageMma, PageRegion } from "./record";
-import { cellOf, contentOf, elementAt, gapsOf, regionsAt, scaleAt } from "./tmem";
+import { cellOf, contentOf, elementAt, gapsOf, regionsAt, rowOfA, scaleAt } from "./tmem";
 
 const PLAIN: Choice = { ctaGroup: 1, M: 128, isWs: false, N: 128, buffers: 1, usesGaps: false, hasScales: false };
 
@@ -50,6 +50,12 @@ test("scale factors follow the accumulators, four columns for 128 rows", () => {
   expect(owners.map((one) => [one.name, one.column, one.cols])).toEqual([["buf0", 0, 256], ["SFA", 256, 4], ["SFB", 260, 8]]);
   const region = regionsAt(ctas[0]!, { lane: 45, col: 258 })[0]!;
   expect(contentOf(region, { lane: 45, col: 258 })).toBe("SFA[m 77, factors 0–3], a byte each");
+});
+
+test.each(golden.aRows)("rows of A in layout $layout lie where the package has them", ({ layout, rows }) => {
+  for (const [m, rank, lanes] of rows as [number, number, number[]][]) {
+    for (const lane of lanes) expect(rowOfA(layout, lane, rank)).toBe(m);
+  }
 });
 
 test.each(golden.scaleCells)("factors of $rows rows, of a split N = $split", ({ rows, split, cells }) => {

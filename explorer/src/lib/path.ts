@@ -27,64 +27,74 @@ export interface Branch {
 }
 
 export interface Way {
+  /** One for each operand of the product; without one, a single one of what lies before. */
   branches: Branch[];
   /** Remarks on the product: how many were added up in the cell. */
   remarks: string[];
-  /** The cell that the product was added up in; null for an element that no mma made. */
-  product: PageHop | null;
+  /** Whether an mma made the element. */
+  isProduct: boolean;
+  /** The cell of Tensor Memory that it came through last, in which the product was added up; null for none. */
+  cell: PageHop | null;
   /** From the cell (or the inputs) on to the output, in the order of the data. */
   registers: PageHop[];
   staged: PageHop[];
   output: PageHop | null;
-  /** Hops that belong nowhere else: of an element that no mma made. */
-  before: PageHop[];
 }
 
 /** Sorts the hops of a path, which run from the output backwards, into stations. */
 export function wayOf(path: PagePath): Way {
   const main = path.hops.filter((hop) => hop.depth === 0);
   const productAt = main.findIndex((hop) => !hop.remark && hop.unit === "mma");
-  const tail = main.slice(0, productAt < 0 ? main.length : productAt).filter((hop) => !hop.remark);
+  const isProduct = productAt >= 0;
+  const cellAt = isProduct ? productAt : main.findIndex((hop) => !hop.remark && hop.space === "tmem");
+  const tail = main.slice(0, cellAt < 0 ? main.length : cellAt).filter((hop) => !hop.remark);
   const output = tail[0]?.space === "gmem" ? tail[0] : null;
   const rest = output ? tail.slice(1) : tail;
-  const firstRegister = rest.findIndex((hop) => hop.space !== "smem");
-  const staged = firstRegister < 0 ? rest : rest.slice(0, firstRegister);
-  const middle = firstRegister < 0 ? [] : rest.slice(firstRegister);
-  const registers = middle.filter((hop) => hop.space === "register");
+  const count = rest.findIndex((hop) => hop.space !== "smem");
+  const staged = count < 0 ? rest : rest.slice(0, count);
+  const middle = count < 0 ? [] : rest.slice(count);
+  const registersEnd = cellAt < 0 ? middle.findIndex((hop) => hop.space !== "register") : -1;
+  const registers = registersEnd < 0 ? middle : middle.slice(0, registersEnd);
+  const before = cellAt < 0 ? middle.slice(registers.length) : main.slice(cellAt + 1).filter((hop) => !hop.remark);
   return {
-    branches: productAt < 0 ? [] : branchesOf(path),
-    remarks: path.hops.filter((hop) => hop.depth === 0 && hop.remark.startsWith("the last of")).map((hop) => hop.remark),
-    product: productAt < 0 ? null : main[productAt]!,
-    registers: registers.reverse(),
+    branches: isProduct ? branchesOf(path) : [sorted("what it was made of", before)],
+    remarks: main.filter((hop) => hop.remark.startsWith("the last of")).map((hop) => hop.remark),
+    isProduct,
+    cell: cellAt < 0 ? null : main[cellAt]!,
+    registers: registers.filter((hop) => hop.space === "register").reverse(),
     staged: [...staged].reverse(),
     output,
-    before: productAt < 0 ? middle.filter((hop) => hop.space !== "register").reverse() : [],
   };
 }
 
-function branchesOf(path: PagePath): Branch[] {
-  const out: Branch[] = [];
-  for (const hop of path.hops) {
-    if (hop.depth === 0 && hop.remark.endsWith(":") && !hop.remark.startsWith("the last of")) {
-      out.push({ role: hop.remark.slice(0, -1), hops: [], inputs: [], memories: [], registers: [], isDeeper: false });
-    } else if (out.length && hop.depth === 1 && !hop.remark) {
-      const branch = out.at(-1)!;
-      if (hop.unit === "mma" && branch.hops.some((one) => one.unit === "mma")) branch.isDeeper = true;
-      else branch.hops.push(hop);
-    } else if (out.length && hop.depth > 1) out.at(-1)!.isDeeper = true;
-  }
-  for (const branch of out) {
-    branch.hops.reverse();
-    for (const hop of branch.hops) {
-      if (INPUTS.includes(hop.space)) branch.inputs.push(hop);
-      else if (hop.space === "register") branch.registers.push(hop);
-      else branch.memories.push(hop);
-    }
-  }
-  return out;
+/** Makes a branch of hops that run backwards. */
+function sorted(role: string, backwards: PageHop[], isDeeper = false): Branch {
+  const hops = [...backwards].reverse();
+  return {
+    role,
+    hops,
+    inputs: hops.filter((hop) => INPUTS.includes(hop.space)),
+    memories: hops.filter((hop) => hop.space !== "register" && !INPUTS.includes(hop.space)),
+    registers: hops.filter((hop) => hop.space === "register"),
+    isDeeper,
+  };
 }
 
 const INPUTS = ["gmem", "parameter", "constant"];
+
+function branchesOf(path: PagePath): Branch[] {
+  const found: { role: string; hops: PageHop[]; isDeeper: boolean }[] = [];
+  for (const hop of path.hops) {
+    const last = found.at(-1);
+    if (hop.depth === 0 && hop.remark.endsWith(":")) {
+      found.push({ role: hop.remark.slice(0, -1), hops: [], isDeeper: false });
+    } else if (last && hop.depth === 1 && !hop.remark) {
+      if (hop.unit === "mma" && last.hops.some((one) => one.unit === "mma")) last.isDeeper = true;
+      else last.hops.push(hop);
+    } else if (last && hop.depth > 1) last.isDeeper = true;
+  }
+  return found.map(({ role, hops, isDeeper }) => sorted(role, hops, isDeeper));
+}
 
 const SPACE_WORDS: Record<string, string> = {
   gmem: "global memory",

@@ -141,7 +141,8 @@ export interface PageFragment {
   is_packed: boolean;
 }
 
-/** `is_async`: by an operation (a copy's bytes, a commit's arrival), not by the threads of `warp` themselves. */
+/** In JSON an array of its fields in this order, with `lanes` as bits and `place` as a number in the mbarrier's `places`;
+ *  `checked` in load.ts makes it what it is here. `is_async`: by an operation (a copy's bytes, a commit's arrival), not by the threads of `warp` themselves. */
 export interface PageEntry {
   order: number;
   at: number;
@@ -170,6 +171,7 @@ export interface PageBarrier {
   count: number;
   init: PagePlace;
   at: number;
+  places: PagePlace[];
   phases: PagePhase[];
   left_out: number;
 }

@@ -60,7 +60,8 @@ export function areasOf(region: PageRegion): Area[] {
     return region.blocks.map((b) => {
       const m = `m ${b.m}–${b.m + b.num_rows - 1}`;
       const n = `n ${b.n}–${b.n + b.num_cols - 1}`;
-      const names = [`${name} · D[${m}, ${n}]`, `D[${m}, ${n}]`, `${name} · ${m}`, name];
+      const part = region.blocks.every((other) => other.m === b.m) ? n : m;
+      const names = [`${name} · D[${m}, ${n}]`, `D[${m}, ${n}]`, `${name} · ${part}`, part];
       return { ...b, paint, names, num_lanes: b.num_rows };
     });
   }
@@ -143,8 +144,20 @@ export function rowsInCta(mma: PageMma): number {
   return mma.layout === "A" || mma.layout === "B" || mma.layout === "C" ? mma.M / 2 : mma.M;
 }
 
-/** Says in a line what a cell holds: which element of which matrix, or which scale factors. */
-export function contentOf(region: PageRegion, cell: Cell): string {
+/** Returns the row of A that lies in a lane, in the CTA of `rank`: rows of A lie as those of D, in layouts that split
+ *  the columns of D once for each part. */
+export function rowOfA(layout: string, lane: number, rank: number): number {
+  const inSlab = 16 * Math.floor(lane / PARTITION_LANES) + (lane % 16);
+  const rows: Record<string, number> = {
+    A: lane + 128 * rank, B: (lane % 64) + 64 * rank, C: inSlab + 64 * rank, D: lane, E: lane % 64, F: inSlab,
+    G: lane % 32,
+  };
+  return rows[layout] ?? lane;
+}
+
+/** Says in a line what a cell of a CTA, the `rank`-th of its pair, holds: which element of which matrix, or which
+ *  scale factors. */
+export function contentOf(region: PageRegion, cell: Cell, rank = 0): string {
   const { mma } = region;
   const element = elementAt(region, cell);
   if (element) return `D[m ${element.m}, n ${element.n}]`;
@@ -153,7 +166,8 @@ export function contentOf(region: PageRegion, cell: Cell): string {
   if (region.role === "A") {
     const each = 32 / containerBits(mma);
     const k = offset * each;
-    return each === 1 ? `A[row ${cell.lane}, k ${k}]` : `A[row ${cell.lane}, k ${k}–${k + each - 1}]`;
+    const row = rowOfA(mma.layout, cell.lane, rank);
+    return each === 1 ? `A[m ${row}, k ${k}]` : `A[m ${row}, k ${k}–${k + each - 1}]`;
   }
   if (region.role === "SFA" || region.role === "SFB") {
     const { row, word } = scaleAt(region, cell);

@@ -29,7 +29,7 @@ export const views: View[] = [
   { id: "scales", title: "Scale factors", key: "3", component: Scales },
   { id: "pair", title: "CTA pair", key: "4", component: Pair },
   { id: "budget", title: "Budget", key: "5", component: Budget },
-  { id: "timeline", title: "Timeline", key: "6", component: Timeline, isFor: (run) => run.timeline !== null },
+  { id: "timeline", title: "Timeline", key: "6", component: Timeline },
   { id: "path", title: "Data path", key: "7", component: DataPath },
   { id: "barriers", title: "Barriers", key: "8", component: Barriers },
   { id: "findings", title: "Findings", key: "9", component: Findings },

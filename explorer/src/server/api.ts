@@ -53,7 +53,9 @@ export async function run(knobs: Knobs, onProgress: (progress: Progress) => void
 /** Follows one element of an output back to the inputs, by running the launch file once more. */
 export async function follow(launch: string, element: string, signal?: AbortSignal): Promise<PagePath> {
   const answer = await post("/api/path", { launch, element }, signal);
-  return (await answer.json()) as PagePath;
+  const found = (await answer.json()) as PagePath | { refused: string };
+  if ("refused" in found) throw new Error(found.refused);
+  return found;
 }
 
 async function post(path: string, body: object, signal?: AbortSignal): Promise<Response> {

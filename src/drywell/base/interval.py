@@ -15,10 +15,12 @@ Doing = Literal["run", "stall", "busy"]
 class Interval:
     """One stretch of time, `begin` to `end` in SM cycles, of a warp or of a unit of an SM.
 
-    `unit` is warp, tensor, tma, tmem_read or tmem_write. A run has issued `count` warp instructions. A
-    stall's `reason` says what was waited for, `kind` in one word (mbarrier, named_barrier, operations, ...).
+    `unit` is warp, tensor, commit, tma, tmem_read or tmem_write. A run has issued `count` warp instructions.
+    A stall's `reason` says what was waited for, `kind` in one word (mbarrier, named_barrier, ...).
     Of asynchronous work `what` says it in words, `issued` is when it was issued and `done` when it took
-    effect. `cause` is what ended a stall: the work that was done, or the (cta, warp) that arrived.
+    effect; `columns` are those of Tensor Memory that it writes or reads, first and end. The mma of a pair is
+    told for both SMs, with the CTA and the warp that issued it. `cause` is what ended a stall: the work that
+    was done, or the (cta, warp) that arrived.
     """
 
     doing: Doing
@@ -35,6 +37,7 @@ class Interval:
     count: int = 0
     issued: float = 0.0
     done: float = 0.0
+    columns: tuple[int, int] = (0, 0)
     cause: Interval | tuple[int, int] | None = None
 
     @property

@@ -30,7 +30,7 @@ def explore(launch_file: Path | None, port: int, opens: bool) -> int:
     try:
         from drywell.web.server import listen, serve
     except ImportError as error:
-        raise click.UsageError(f"this needs {error.name}: pip install 'drywell[web]'") from None
+        raise click.UsageError(f"this needs {error.name}: pip install starlette uvicorn") from None
     try:
         page_html(None)
     except DrywellError as error:

@@ -47,6 +47,7 @@ class Native:
         self.is_quiet = self.has_forms and grid.options.schedule == "eager"
         self._common = GridContext(grid)
         self._tables: Any = None if kinds is None else kinds.tables
+        self._has_tables = False
         self._touched_by_chunk: dict[int, frozenset[int]] = {}
 
     def heat(self, is_full: bool) -> list[int]:
@@ -89,13 +90,14 @@ class Native:
 
     def _machine_tables(self) -> Tables:
         """Return what native machine instructions know of the run."""
-        if self._tables is None:
+        if not self._has_tables:
             from drywell.engine.native.learn import Tables
 
-            self._tables = Tables(self.grid)
+            self._has_tables = True
+            self._tables = self._tables or Tables(self.grid)
+            if self.is_quiet:
+                self._tables.let_products_wait()
         tables: Tables = self._tables
-        if self.is_quiet:
-            tables.let_products_wait()
         return tables
 
     def run(
@@ -138,7 +140,7 @@ class Native:
             at[PENDING] = len(self.grid.pending)
         result = self.drive(context.address, pc)
         if self.is_quiet:
-            self._machine_tables().perform_waiting()
+            self._tables.perform_waiting()
         split.back_jumps, split.seen = at[BACK_JUMPS], at[SEEN]
         if at[CHANGED]:
             at[CHANGED] = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
 
@@ -286,8 +287,8 @@ class TimedScheduler(Scheduler):
         cause = self._work(op, flight, issued)
         if is_done:
             del self._flights[op]
-            if cause is not None and self.tell is not None:
-                self.tell(cause)
+            if cause is not None:
+                self._told_work(op, cause)
         else:
             self._plan(max(flight.moments[op.stage], self.now), op)
         if self.fresh:
@@ -313,6 +314,14 @@ class TimedScheduler(Scheduler):
         )  # fmt: skip
         self.tell(stall)
 
+    def _told_work(self, op: AsyncOp, work: Interval) -> None:
+        """Tell of an operation that is done, for every SM that it has kept busy."""
+        assert self.tell is not None
+        self.tell(work)
+        peer = op.warp.cta.peer
+        if op.unit == "tensor" and op.work.role != "commit" and op.work.cta_group == 2 and peer is not None:
+            self.tell(replace(work, sm=peer.sm.index))
+
     def _work(self, op: AsyncOp, flight: Flight, issued: float) -> Interval | None:
         """Return what an operation has done so far, when somebody asks."""
         if self.tell is None:
@@ -321,6 +330,7 @@ class TimedScheduler(Scheduler):
         return Interval(
             "busy", flight.unit, flight.begin, flight.end, who.sm.index, who.cta.linear, who.index,
             what=op.what, kind=op.work.role, span=op.span, issued=issued, done=self.now,
+            columns=(op.columns.start, op.columns.stop),
         )  # fmt: skip
 
 

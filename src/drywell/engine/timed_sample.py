@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
@@ -17,7 +18,7 @@ from drywell.engine.lent import lent_threaded
 from drywell.engine.native.tensor_core_multiplier import Multiplier
 from drywell.engine.run import Launch, kernel_of
 from drywell.engine.timed import Tell, TimedScheduler
-from drywell.engine.timed_units import Units
+from drywell.engine.timed_units import Flight, Units
 from drywell.machine.gmem import GlobalArray, GlobalMemory
 from drywell.machine.grid import Grid
 from drywell.machine.queue import AsyncOp
@@ -48,15 +49,24 @@ class Wanted:
 
 
 @record
+class Ran:
+    """One cluster from `begin` to `end`, in cycles, and its operations of the tensor pipe."""
+
+    begin: float
+    end: float
+    flops: float
+
+
+@record
 class Sampled:
-    """What a sample did: cycles until all was done; when each cluster began and ended, in order of ending;
-    operations of the tensor pipes and the cycles these take at their peak, all SMs added up; bytes loaded by
-    copies; warp instructions; how many clusters were taken over by running ones; the share of the outputs'
-    bytes that were written.
+    """What a sample did: cycles until all was done; its clusters, in order of ending; operations of the
+    tensor pipes and the cycles these take at their peak, all SMs added up; bytes loaded by copies; warp
+    instructions; how many clusters were taken over by running ones; the share of the outputs' bytes that were
+    written.
     """
 
     cycles: float
-    spans: tuple[tuple[float, float], ...]
+    clusters: tuple[Ran, ...]
     flops: float
     full_cycles: float
     loaded_bytes: float
@@ -93,8 +103,17 @@ class _SampledUnits(Units):
 
     def __init__(self, wanted: Wanted, given: Given) -> None:
         super().__init__(timing(given.gpu.name), given.gpu.boost_clock_mhz / 1000, wanted.share)
+        self.flops_of: dict[Any, float] = defaultdict(float)
         self._miss = wanted.miss
         self._owed = 0.0  # loads that should have missed and have not
+
+    def fly(self, op: AsyncOp, now: float) -> Flight:
+        """Put an operation on its unit, and note whose it is."""
+        before = self.flops
+        flight = super().fly(op, now)
+        if self.flops > before:
+            self.flops_of[op.warp.cluster.origin] += self.flops - before
+        return flight
 
     def is_from_dram(self, op: AsyncOp, key: Any, num_bytes: int) -> bool:
         """Say whether a load comes from DRAM: as often as was asked for."""
@@ -144,14 +163,14 @@ class _Sampler(TimedScheduler):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.began: dict[int, float] = {}
-        self.spans: list[tuple[float, float]] = []
+        self.began: dict[int, tuple[Any, float]] = {}
+        self.spans: list[tuple[Any, float, float]] = []
 
     def _admit(self) -> bool:
         known = len(self.gangs)
         begun = super()._admit()
         for gang in self.gangs[known:]:
-            self.began[id(gang)] = self.now
+            self.began[id(gang)] = gang.ctas[0].cluster.origin, self.now
         return begun
 
     def _reap(self, gangs: Any) -> None:
@@ -159,7 +178,7 @@ class _Sampler(TimedScheduler):
         super()._reap(gangs)
         for gang in before:
             if gang.has_ended and id(gang) in self.began:
-                self.spans.append((self.began.pop(id(gang)), self.now))
+                self.spans.append((*self.began.pop(id(gang)), self.now))
 
     def look(self, num_clusters: int, budget: int) -> None:
         """Run until that many clusters have loaded something and a little on, or none is expected to."""
@@ -175,15 +194,15 @@ class _Sampler(TimedScheduler):
 def run_sample(given: Given, wanted: Wanted, tell: Tell | None = None) -> Sampled:
     """Run a sample by the clock; global memory is put back. The errors are those of a launch."""
     with lent_threaded(given.executable, given.addresses) as threaded, np.errstate(all="ignore"):
-        driver = _driver(given, wanted, threaded, tell, _SampledUnits(wanted, given))
+        units = _SampledUnits(wanted, given)
+        driver = _driver(given, wanted, threaded, tell, units)
         for array in _outputs(given):
             given.gmem.content(array)[:] = _UNTOUCHED
         try:
             driver.run()
-            units = driver.units
             return Sampled(
                 driver.now,
-                tuple(driver.spans),
+                tuple(Ran(begin, end, units.flops_of[who]) for who, begin, end in driver.spans),
                 units.flops,
                 units.full_cycles,
                 units.loaded_bytes,

@@ -1,9 +1,9 @@
 """A launch in several processes: each runs a share of the clusters, on one global memory.
 
-A worker is a fork of the launching process, which takes the first share itself: nothing is sent to a worker,
-and only what it did comes back. What must stay whole does so by rerunning: when a share ends in an error, has
-something to remark, or a worker dies, global memory is as it was, and the launch is run again in one process.
-So an error is told in the words, and leaves the arrays, of a run without workers.
+A worker is a fork of the launching process, which runs a share itself: nothing is sent to a worker but which
+clusters are next, and only what it did comes back. What must stay whole does so by rerunning: when a share
+ends in an error, has something to remark, or a worker dies, global memory is as it was, and the launch is run
+again in one process. So an error is told in the words, and leaves the arrays, of a run without workers.
 """
 
 from __future__ import annotations

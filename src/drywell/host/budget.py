@@ -38,9 +38,9 @@ def budget(
 
     `gpu` (a name, or numbers like it) is the launch file's own, or b200, when left out. Of a launch,
     registers come from `.maxnreg` and `setmaxnreg`, else from `ptxas -v` when there is such a program and it
-    takes the text, else from what is alive (ASSUMED). With `runs` a launch is run, unchecked, and the columns of Tensor Memory are those that
-    its first CTA took, by what wrote them; a `snapshot` of a run that has been says the same. Raises
-    LaunchError, PtxError and UnsupportedError as a launch does.
+    takes the text, else from what is alive (ASSUMED). With `runs` a launch is run, unchecked, and the columns
+    of Tensor Memory are those that its first CTA took, by what wrote them; a `snapshot` of a run says
+    the same. Raises LaunchError, PtxError and UnsupportedError as a launch does.
 
     Example:
         >>> found = budget(GemmConfig(4096, 4096, 4096, tile=(128, 256, 64), stages=5))

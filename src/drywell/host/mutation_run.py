@@ -145,12 +145,15 @@ def _new(findings: Iterable[Finding], base: Original) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f.rule for f in said))
 
 
+def schedules(seeds: int) -> tuple[dict[str, Any], ...]:
+    """Return eager, lazy and so many seeds."""
+    return (*SCHEDULES[:2], *({"seed": seed} for seed in range(1, seeds + 1)))
+
+
 def is_equivalent(base: Original, mutant: Mutant, seeds: int) -> bool:
     """Say whether a mutant leaves the same buffers as the original, eager, lazy and under `seeds` seeds."""
     runs = _Runs(base, load(mutant.text), compares=False)
-    hows: list[dict[str, Any]] = [{"schedule": "eager"}, {"schedule": "lazy"}]
-    hows += [{"seed": seed} for seed in range(1, seeds + 1)]
-    for how in hows:
+    for how in schedules(seeds):
         try:
             runs.run("off", **how)
         except DrywellError:

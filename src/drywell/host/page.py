@@ -134,9 +134,11 @@ def paths_of(
     return tuple(map(page_path, found))
 
 
-def path_of(launch: LaunchFile | str | Path, element: str, **options: Any) -> PagePath:
+def path_of(
+    launch: LaunchFile | str | Path, element: str, *, schedule: str = "timed", **options: Any
+) -> PagePath:
     """Run a launch file from its beginning and return the path of one element, written `C[3,5]`."""
-    return paths_of(launch, (element,), **options)[0]
+    return paths_of(launch, (element,), schedule=schedule, **options)[0]
 
 
 def some_elements(name: str, shape: Sequence[int]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,11 +11,11 @@ from pathlib import Path
 
 from drywell import arch
 from drywell.arch.timing import Timing, timing
-from drywell.base.errors import BudgetError, LaunchError
+from drywell.base.errors import BudgetError, DeadlockError, LaunchError
 from drywell.base.options import Options
 from drywell.base.record import record
 from drywell.engine.run import place_globals
-from drywell.engine.timed_sample import Given, Reuse, Sampled, Wanted, look, run_sample
+from drywell.engine.timed_sample import Given, Ran, Reuse, Sampled, Wanted, look, run_sample
 from drywell.host.arguments import arrays_of, build_params
 from drywell.host.budget import budget
 from drywell.host.launch_file import LaunchFile, read_launch_file
@@ -65,6 +66,7 @@ class _Measured:
     sampling: float
     num_executed: int
     notes: tuple[str, ...]
+    timeline: Timeline
 
 
 def predict_launch(
@@ -89,20 +91,19 @@ def predict_launch(
         if clock_mhz <= 0:
             raise LaunchError(f"clock_mhz={clock_mhz}: a clock is more than 0 MHz")
         machine = replace(machine, boost_clock_mhz=clock_mhz)
-    given, plan = _given(launch, machine, max_instructions), _plan(launch, machine)
-    timeline = Timeline(machine.boost_clock_mhz / 1000)
+    given, plan = given_of(launch, machine, max_instructions), _plan(launch, machine)
     try:
-        measured = _measured(given, plan, timeline)
+        measured = _measured(given, plan)
     except BudgetError:
         raise BudgetError(
             f"{launch.path}: even a few of its {plan.num_clusters} clusters take more than {max_instructions}"
             " warp instructions\n  hint: give more (--instructions, max_instructions=; some 10,000 a second),"
             " or predict a launch with less to do in a cluster"
         ) from None
-    return _prediction(launch, given, plan, measured, timeline, sustained)
+    return _prediction(launch, given, plan, measured, sustained)
 
 
-def _given(launch: LaunchFile, gpu: arch.Gpu, max_instructions: int) -> Given:
+def given_of(launch: LaunchFile, gpu: arch.Gpu, max_instructions: int) -> Given:
     """Place what a launch takes in global memory."""
     executable = link(launch.module.program, launch.entry)
     shape = shape_of(executable, gpu, launch.grid, launch.block, launch.cluster, launch.dynamic_smem)
@@ -128,27 +129,35 @@ def _plan(launch: LaunchFile, gpu: arch.Gpu) -> _Plan:
 
 
 # -------------------------------------------------------------------- what is executed
-def _measured(given: Given, plan: _Plan, timeline: Timeline) -> _Measured:
+def _measured(given: Given, plan: _Plan) -> _Measured:
     """Execute the launch, or a sample of it."""
     num_sms = min(given.gpu.sm_count, plan.num_clusters * plan.cluster_size)
     everything = Wanted(tuple(range(plan.num_clusters)), num_sms)
+    if plan.num_clusters == 1:
+        return _in_full(given, everything)
+    try:
+        pilot = run_sample(given, Wanted((0,), plan.cluster_size, 1 / plan.num_active))
+        if pilot.executed * plan.num_clusters <= given.options.max_instructions:
+            with suppress(BudgetError):
+                return _in_full(given, everything)
+        found = _sampled(given, plan, pilot)
+    except DeadlockError:  # clusters that wait for others
+        return _in_full(given, everything)
     met = meeting_place(given.executable)
-    if plan.num_clusters == 1 or met is not None:
-        return _in_full(given, everything, timeline)
-    share = plan.cluster_size / (plan.num_active * plan.cluster_size)
-    pilot = run_sample(given, Wanted((0,), plan.cluster_size, share))
-    if pilot.executed * plan.num_clusters <= given.options.max_instructions:
-        with suppress(BudgetError):
-            return _in_full(given, everything, timeline)
-    return _sampled(given, plan, pilot, timeline)
+    if met is None:
+        return found
+    place, what = met
+    note = f"clusters may notice each other (line {place.line} {what}): a sample does not see that"
+    return replace(found, notes=(*found.notes, note))
 
 
-def _in_full(given: Given, wanted: Wanted, timeline: Timeline) -> _Measured:
+def _in_full(given: Given, wanted: Wanted) -> _Measured:
+    timeline = Timeline(given.gpu.boost_clock_mhz / 1000)
     all_of_it = run_sample(given, wanted, timeline.on)
     note = f"all {len(wanted.clusters)} clusters executed by the clock"
     return _Measured(
         all_of_it.cycles, all_of_it.flops, all_of_it.full_cycles, all_of_it.loaded_bytes,
-        _missed(given, all_of_it.loaded_bytes), 0.0, len(wanted.clusters), (note,),
+        _missed(given, all_of_it.loaded_bytes), 0.0, len(wanted.clusters), (note,), timeline,
     )  # fmt: skip
 
 
@@ -158,7 +167,7 @@ def _missed(given: Given, loaded_bytes: float) -> float:
     return min(1.0, placed / loaded_bytes) if loaded_bytes else 0.0
 
 
-def _sampled(given: Given, plan: _Plan, pilot: Sampled, timeline: Timeline) -> _Measured:
+def _sampled(given: Given, plan: _Plan, pilot: Sampled) -> _Measured:
     """Execute some clusters, spread over the first wave, and those that come to their SMs behind them."""
     active = min(plan.num_active, plan.num_homes)
     homes = sorted({0, active // 2, active - 1})
@@ -173,7 +182,7 @@ def _sampled(given: Given, plan: _Plan, pilot: Sampled, timeline: Timeline) -> _
         wanted = Wanted(chosen, len(homes) * plan.cluster_size, share, miss)
         return wanted, run_sample(given, wanted, None if tell is None else tell.on)
 
-    rounds = min(plan.waves, ROUNDS)
+    rounds, timeline = min(plan.waves, ROUNDS), Timeline(given.gpu.boost_clock_mhz / 1000)
     wanted, sample = of(rounds, timeline)
     cycles = sample.cycles
     if plan.waves > rounds:
@@ -195,19 +204,22 @@ def _sampled(given: Given, plan: _Plan, pilot: Sampled, timeline: Timeline) -> _
     )
     return _Measured(
         cycles, sample.flops * whole, sample.full_cycles * whole, sample.loaded_bytes * whole,
-        miss, _spread(sample.spans[: len(homes)]), num, notes,
+        miss, _spread(sample.clusters[: len(homes)]), num, notes, timeline,
     )  # fmt: skip
 
 
 def _first_wave(sample: Sampled, wanted: Wanted) -> float:
     """Return when the clusters of the first of the waves of a sample had ended."""
-    return sample.spans[len(wanted.clusters) // ROUNDS - 1][1]
+    return sample.clusters[len(wanted.clusters) // ROUNDS - 1].end
 
 
-def _spread(spans: Sequence[tuple[float, float]]) -> float:
-    """Return how far clusters that should take the same time are from their middle, as a share."""
-    cycles = [end - begin for begin, end in spans]
-    return (max(cycles) - min(cycles)) / (max(cycles) + min(cycles)) if cycles else 0.0
+def _spread(clusters: Sequence[Ran]) -> float:
+    """Return how far clusters that do as much are from their middle, as a share of the longest."""
+    by_work: dict[float, list[float]] = defaultdict(list)
+    for one in clusters:
+        by_work[one.flops].append(one.end - one.begin)
+    longest = max((one.end - one.begin for one in clusters), default=1.0)
+    return max((max(of) - min(of) for of in by_work.values()), default=0.0) / 2 / longest
 
 
 def _miss(given: Given, plan: _Plan, pilot: Sampled, reuse: Reuse | None) -> tuple[float, str]:
@@ -227,16 +239,14 @@ def _miss(given: Given, plan: _Plan, pilot: Sampled, reuse: Reuse | None) -> tup
 
 
 # -------------------------------------------------------------------- what it says
-def _prediction(
-    launch: LaunchFile, given: Given, plan: _Plan, m: _Measured, timeline: Timeline, sustained: bool
-) -> Expected:
+def _prediction(launch: LaunchFile, given: Given, plan: _Plan, m: _Measured, sustained: bool) -> Expected:
     gpu, t = given.gpu, timing(given.gpu.name)
     ghz = _clock(given, t, m, sustained)
     error = math.hypot(t.spread, m.sampling)
     use = m.full_cycles / (gpu.sm_count * m.cycles)
     time_us = m.cycles / ghz / 1000
     tflops = m.flops / time_us / 1e6
-    used = _used(timeline)
+    used = _used(m.timeline)
     return Expected(
         title=f"{launch.entry} of {launch.module.name}",
         gpu=gpu.title,

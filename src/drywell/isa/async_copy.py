@@ -119,7 +119,7 @@ def wait_for(
         return None
 
     def text() -> str:
-        return f"{what} waits for " + ", ".join(repr(op) for op in left()[:4])
+        return f"the operations of {what}: " + ", ".join(repr(op) for op in left()[:4])
 
     return Wait(lambda: not left(), seen, WaitReason("operations", text))
 

@@ -9,7 +9,7 @@ import numpy as np
 from drywell.machine.barrier import NamedBarriers
 from drywell.machine.lanes import LANES, Bytes, Mask
 from drywell.machine.smem import SharedMemory
-from drywell.machine.tmem import TmemHolding
+from drywell.machine.tmem_words import TmemHolding
 
 if TYPE_CHECKING:
     from drywell.machine.grid import Cluster, Cta

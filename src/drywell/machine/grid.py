@@ -29,7 +29,8 @@ from drywell.machine.queue import Pending
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.sm import Sm
 from drywell.machine.smem import SharedMemory, SmemSymbol
-from drywell.machine.tmem import PairRequest, Planes, TmemHolding
+from drywell.machine.tmem import PairRequest, Planes
+from drywell.machine.tmem_words import TmemHolding
 from drywell.machine.warp import Warp
 
 Dim3 = tuple[int, int, int]

@@ -29,88 +29,33 @@ from drywell.layout.tmem import (
     local_lane,
 )
 from drywell.machine.outcome import Wait, WaitReason
+from drywell.machine.tmem_words import NUM_GRANULES, OF_SM, TmemHolding, granule_mask
 
 if TYPE_CHECKING:
     from drywell.machine.grid import Cta
     from drywell.machine.warp import Warp
 
-NUM_GRANULES = NUM_COLS // GRANULE_COLS
 NO_ADDRESS = 0xFFFF_FFFF
 POISON = 0x7FFF_7FFF
 """What a fresh cell holds: a NaN as f32, tf32, f16, bf16, e4m3 and e5m2 alike."""
 
 Cells = NDArray[np.uint32]
-Planes = tuple[Cells, NDArray[np.bool_]]
-"""The cells of a Tensor Memory, and which of them are written."""
-NO_PLANES: Planes = np.zeros((0, 0), np.uint32), np.zeros((0, 0), np.bool_)
+class Planes(NamedTuple):
+    """The cells of a Tensor Memory, which of them are written, and where both lie."""
+
+    cells: Cells
+    written: NDArray[np.bool_]
+    addresses: tuple[int, int]
+
+
+def _new_planes() -> Planes:
+    shape = NUM_LANES, NUM_COLS
+    cells, written = np.zeros(shape, np.uint32), np.zeros(shape, np.bool_)
+    return Planes(cells, written, (cells.ctypes.data, written.ctypes.data))
+
+
+_NO_PLANES = Planes(np.zeros((0, 0), np.uint32), np.zeros((0, 0), np.bool_), (0, 0))
 Index = NDArray[np.integer[Any]]
-
-
-def _numbered(words: str) -> dict[str, int]:
-    return {name: k for k, name in enumerate(words.split())}
-
-
-HOLDING = _numbered("mine cells written starts last_cols relinquished is_used is_paired sm cta sizes")
-"""The words of what a CTA holds, which compiled code knows too: `mine` and `starts` are granule masks; where
-the SM's cells and flags lie, once something is held; the columns of its last allocation, whether it has given
-up its right to allocate, has done anything with Tensor Memory, and has had columns of a pair; where the words
-of its SM lie (0: nowhere yet), its own number and 1; from `sizes` on the columns of each base granule."""
-
-OF_SM = _numbered("map permit cells written fill flag is_plain")
-"""The words of an SM: the granules taken, the number of the CTA that has the permit and 1 (0: none), where
-cells and flags lie (0: nowhere yet), what a fresh cell and its flag are, whether the lowest free columns are
-taken."""
-
-
-class TmemHolding:
-    """What one CTA holds, as the words `flat` (`HOLDING`); `pairs` is the allocation of the CTA pair that a
-    base granule came from.
-    """
-
-    __slots__ = ("flat", "pairs")
-
-    def __init__(self) -> None:
-        self.flat = np.zeros(HOLDING["sizes"] + NUM_GRANULES, np.uint64)
-        self.renew()
-
-    def renew(self) -> None:
-        """Hold nothing, for another CTA."""
-        self.flat.fill(0)
-        self.flat[HOLDING["last_cols"]] = NUM_COLS
-        self.pairs: dict[int, PairRequest] = {}
-
-    def __getitem__(self, name: str) -> int:
-        return int(self.flat[HOLDING[name]])
-
-    def __setitem__(self, name: str, value: int) -> None:
-        self.flat[HOLDING[name]] = value
-
-    @property
-    def mine(self) -> int:
-        """Return the granules held, a bit each."""
-        return self["mine"]
-
-    @property
-    def sizes(self) -> dict[int, int]:
-        """Return the columns of each base granule."""
-        starts, first = self["starts"], HOLDING["sizes"]
-        return {g: int(self.flat[first + g]) for g in range(NUM_GRANULES) if starts >> g & 1}
-
-    def add(self, granule: int, num_cols: int) -> None:
-        """Take note of columns that are the CTA's from now on."""
-        self["mine"] |= _granule_mask(granule, num_cols)
-        self["starts"] |= 1 << granule
-        self["last_cols"], self["is_used"] = num_cols, 1
-        self.flat[HOLDING["sizes"] + granule] = num_cols
-
-    def drop(self, granule: int, num_cols: int) -> None:
-        """Take note of columns that are the CTA's no more."""
-        self["mine"] &= ~_granule_mask(granule, num_cols)
-        self["starts"] &= ~(1 << granule)
-
-    def is_of_pair(self, granule: int, request: PairRequest) -> None:
-        """Note the allocation of a pair that a base granule came from."""
-        self.pairs[granule], self["is_paired"] = request, 1
 
 
 class Ask(NamedTuple):
@@ -212,9 +157,19 @@ class TensorMemory:
         self.words = _first_words(options.tmem_fresh, options.tmem_base).copy()
         self._residents = residents
         self._spare: list[Planes] = [] if spare is None else spare
-        self.cells, self.written = NO_PLANES
+        self._planes = _NO_PLANES
         self.furnish()
         self.halves: NDArray[np.bool_] | None = None
+
+    @property
+    def cells(self) -> Cells:
+        """Return its cells."""
+        return self._planes.cells
+
+    @property
+    def written(self) -> NDArray[np.bool_]:
+        """Return which cells are written."""
+        return self._planes.written
 
     @property
     def sm_map(self) -> int:
@@ -241,21 +196,15 @@ class TensorMemory:
 
     def furnish(self) -> None:
         """Have cells, those that another SM has no use for where there are such."""
-        if self.cells.size:
-            return
-        if self._spare:
-            self.cells, self.written = self._spare.pop()
-        else:
-            shape = NUM_LANES, NUM_COLS
-            self.cells, self.written = np.zeros(shape, np.uint32), np.zeros(shape, np.bool_)
-        self.words[OF_SM["cells"]] = self.cells.ctypes.data
-        self.words[OF_SM["written"]] = self.written.ctypes.data
+        if self._planes is _NO_PLANES:
+            self._planes = self._spare.pop() if self._spare else _new_planes()
+            self.words[OF_SM["cells"] : OF_SM["written"] + 1] = self._planes.addresses
 
     def hand_on(self) -> None:
         """Let another SM have the cells, if no column is taken."""
-        if not self.sm_map and self.cells.size:
-            self._spare.append((self.cells, self.written))
-            self.cells, self.written = NO_PLANES
+        if not self.sm_map and self._planes is not _NO_PLANES:
+            self._spare.append(self._planes)
+            self._planes = _NO_PLANES
             self.words[OF_SM["cells"]] = 0
 
     # allocation
@@ -363,7 +312,7 @@ class TensorMemory:
         """Mark the free block at `granule` as the CTA's and return its address; its cells are fresh."""
         holding = m.cta.tmem
         self.furnish()
-        self.sm_map |= _granule_mask(granule, num_cols)
+        self.sm_map |= granule_mask(granule, num_cols)
         for name in ("cells", "written"):
             holding[name] = int(self.words[OF_SM[name]])
         holding["sm"] = self.words.ctypes.data
@@ -386,7 +335,7 @@ class TensorMemory:
         what = f"tcgen05.dealloc of {num_cols} columns at 0x{taddr:08x}"
         if num_cols not in ALLOC_COLS:
             m.fault("FREE-SIZE", f"{what}: the number of columns must be {_one_of(ALLOC_COLS)}")
-        mask = _granule_mask(granule, num_cols)
+        mask = granule_mask(granule, num_cols)
         if holding.mine & mask != mask:
             m.fault(
                 "ALLOC-DOUBLE-FREE",
@@ -598,10 +547,6 @@ class TensorMemory:
                 "TMEM-LANE-OOB",
                 f"{verb} of lanes {low} to {high}: Tensor Memory has lanes 0 to {NUM_LANES - 1}",
             )
-
-
-def _granule_mask(granule: int, num_cols: int) -> int:
-    return ((1 << num_cols // GRANULE_COLS) - 1) << granule
 
 
 def _one_of(sizes: tuple[int, ...]) -> str:

@@ -1,17 +1,17 @@
 """Who has an accumulator when: the main loop that fills it, the warps that read it, and how far the two lie
 under each other.
 
-A tile's epilogue is, for one warp, from the moment that it knows its accumulator to be done until it comes to
-wait for the next one: its last store has been issued then. It holds the accumulator until its last
-tcgen05.ld has brought its registers; what follows, packing and storing, may run beside the next tile even
-where there is only one accumulator.
+A tile's epilogue is, for one warp, from its first tcgen05.ld of the tile's accumulator until it comes to wait
+for the next tile: its last store has been issued then. It holds the accumulator until its last tcgen05.ld has
+brought its registers; what follows, packing and storing, may run beside the next tile even where there is
+only one accumulator.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from drywell.base.interval import Interval
 from drywell.base.record import record
@@ -30,7 +30,7 @@ class Epilogue:
 
 @record
 class Overlap:
-    """The steady epilogues of a CTA, those of all its tiles but the last: how many, the mean cycles of one
+    """The steady epilogues of a CTA, those of all its tiles but the last: how many, the mean cycles of one,
     and those for which it holds its accumulator; which share of either lies under the main loop of another
     tile, and which share of the whole under multiplications themselves. Shares are 0 to 1.
     """
@@ -46,61 +46,73 @@ class Overlap:
 class Tiles:
     """The accumulators of one CTA in the intervals of a timed run, `end` cycles long.
 
-    A warp that finds its accumulator done does not wait, and what it does belongs to the epilogue before.
+    An accumulator are the columns that an mma writes; a new tile begins with the first mma after it was read.
     """
 
     def __init__(self, events: Sequence[Interval], cta: int, end: float) -> None:
         self._end = end
-        reads = [i for i in events if i.unit == "tmem_read"]
-        readers: set[object] = {(i.cta, i.warp) for i in reads}  # those of the other CTA of a pair too
-        self._reads: dict[int, list[float]] = defaultdict(list)
-        for read in reads:
-            if read.cta == cta:
-                self._reads[read.warp].append(read.done)
-        self._waits: dict[int, list[tuple[Interval, Interval]]] = defaultdict(list)
-        for i in events:
-            is_reader = i.doing == "stall" and i.cta == cta and i.warp in self._reads
-            if is_reader and isinstance(i.cause, Interval) and i.cause.unit == "commit":
-                self._waits[i.warp].append((i, i.cause))
-        self._commits = self._unique_commits()
-        issuer = (self._commits[0].cta, self._commits[0].warp) if self._commits else (-1, -1)
-        mine = [i for i in events if (i.cta, i.warp) == issuer]
-        self._work = sorted(
-            (i for i in mine if i.unit == "tensor" and i.kind == "mma"), key=lambda i: i.issued
-        )
-        self._freed = [i.end for i in mine if i.doing == "stall" and i.cause in readers]
+        mine = [i for i in events if i.cta == cta]
+        sm = next((i.sm for i in mine if i.unit == "warp"), -1)
+        others = {i.cta for i in events if i.unit == "warp" and i.sm == sm and i.cta != cta}
+        mmas = (i for i in events if i.unit == "tensor" and i.kind == "mma" and i.sm == sm)
+        self._work = sorted((i for i in mmas if i.cta not in others), key=_issued)
+        self._reads = sorted((i for i in mine if i.unit == "tmem_read"), key=_issued)
+        self._waits = [i for i in mine if i.doing == "stall" and i.kind == "mbarrier"]
+        self._runs = [i for i in mine if i.unit == "warp" and i.doing == "run"]
+        readers = {(i.cta, i.warp) for i in events if i.unit == "tmem_read"}  # those of a pair's peer too
+        stalls = (i for i in events if i.doing == "stall" and i.cause in readers)
+        self._freed = sorted(i.end for i in stalls)
+        self._tiles = self._found()
 
-    def _unique_commits(self) -> list[Interval]:
-        """Return the commits that end waits of readers, each once, by when they were done."""
-        found = {id(commit): commit for waits in self._waits.values() for _, commit in waits}
-        return sorted(found.values(), key=lambda commit: commit.done)
+    def _found(self) -> list[tuple[list[Interval], list[Interval]]]:
+        """Return the multiplications and the reads of each tile, by its first mma."""
+        last: dict[tuple[int, int], tuple[list[Interval], list[Interval]]] = {}
+        out = []
+        happened = [(i.issued, False, i) for i in self._work] + [(i.issued, True, i) for i in self._reads]
+        for _, is_read, i in sorted(happened, key=lambda one: one[:2]):
+            if is_read:
+                for (first, stop), (_, reads) in last.items():
+                    if first < i.columns[1] and i.columns[0] < stop:
+                        reads.append(i)
+                continue
+            if i.columns not in last or last[i.columns][1]:
+                last[i.columns] = ([], [])
+                out.append(last[i.columns])
+            last[i.columns][0].append(i)
+        return out
 
     def loops(self) -> tuple[Span, ...]:
-        """Return the main loop of each tile: from when its accumulator was free, or the loop before over,
-        to its commit.
+        """Return the main loop of each tile: from when its accumulator was free, or the loop before over, to
+        the end of its last mma.
         """
-        issued = [i.issued for i in self._work]
-        out, first, since = list[Span](), 0, 0.0
-        for commit in self._commits:
-            last = bisect_right(issued, commit.issued)
-            if last > first:
-                begun = self._work[first].begin
-                free = max((end for end in self._freed if since <= end <= begun), default=since)
-                out.append((free or begun, commit.done))
-            first, since = last, commit.issued
+        out, since = list[Span](), 0.0
+        for work, _ in self._tiles:
+            begun, done = work[0].begin, max(i.done for i in work)
+            free = max((end for end in self._freed if since < end <= begun), default=since)
+            out.append((free or begun, done))
+            since = max(since, work[-1].issued)
         return tuple(out)
 
     def epilogues(self) -> tuple[tuple[Epilogue, ...], ...]:
         """Return the epilogues of each warp that reads accumulators, by warp and time."""
-        out = []
-        for warp, waits in sorted(self._waits.items()):
-            stops = [*(stall.begin for stall, _ in waits[1:]), self._end]
-            mine = []
-            for (stall, _), stop in zip(waits, stops, strict=True):
-                within = (done for done in self._reads[warp] if stall.end < done <= stop)
-                mine.append(Epilogue(stall.end, max(within, default=stall.end), stop))
-            out.append(tuple(mine))
-        return tuple(out)
+        by_warp: dict[int, list[Span]] = defaultdict(list)
+        for _, reads in self._tiles:
+            for warp in {i.warp for i in reads}:
+                of_warp = [i for i in reads if i.warp == warp]
+                by_warp[warp].append((of_warp[0].issued, max(i.done for i in of_warp)))
+        return tuple(
+            tuple(
+                Epilogue(begin, released, self._until(warp, released, stop))
+                for (begin, released), (stop, _) in pairwise([*sorted(held), (self._end, self._end)])
+            )
+            for warp, held in sorted(by_warp.items())
+        )
+
+    def _until(self, warp: int, released: float, stop: float) -> float:
+        """Return when a warp waits for an mbarrier after `released`, or issues its last, before `stop`."""
+        waits = (i.begin for i in self._waits if i.warp == warp and released <= i.begin <= stop)
+        ran = (i.end for i in self._runs if i.warp == warp and released <= i.end)
+        return min(next(waits, stop), max(ran, default=stop), stop)
 
     def overlap(self) -> Overlap:
         """Return how far the steady epilogues lie under other tiles."""
@@ -132,6 +144,10 @@ def union(spans: Iterable[Span]) -> list[Span]:
         else:
             out.append((begin, end))
     return out
+
+
+def _issued(i: Interval) -> float:
+    return i.issued
 
 
 def _length(spans: Iterable[Span]) -> float:

@@ -202,9 +202,10 @@ class PageFragment:
     is_packed: bool
 
 
-@record
-class PageEntry:
-    """One thing that happened to a phase of an mbarrier; see `drywell.observe.ledger.Entry`."""
+class PageEntry(msgspec.Struct, array_like=True, frozen=True):
+    """One thing that happened to a phase of an mbarrier, in JSON an array, for there are many; see
+    `drywell.observe.ledger.Entry`. `lanes` are bits, `place` is a number in the mbarrier's `places`.
+    """
 
     order: int
     at: int
@@ -212,11 +213,11 @@ class PageEntry:
     cta: int
     warp: int
     is_async: bool
-    lanes: Ints
+    lanes: int
     amount: int
     pending: int
     tx_bytes: int
-    place: PagePlace
+    place: int
 
 
 @record
@@ -239,6 +240,7 @@ class PageBarrier:
     count: int
     init: PagePlace
     at: int
+    places: tuple[PagePlace, ...]
     phases: tuple[PagePhase, ...]
     left_out: int
 

@@ -33,6 +33,7 @@ from drywell.report.page_data import (
     PageHopper,
     PagePath,
     PagePhase,
+    PagePlace,
     PageRole,
     PageRun,
     PageShare,
@@ -149,35 +150,24 @@ _WGMMA_M = 64
 
 
 def _barrier(one: BarrierLedger) -> PageBarrier:
+    places: dict[PagePlace, int] = {}
+
+    def entry(found: Entry) -> PageEntry:
+        place = places.setdefault(place_of(found.span), len(places))
+        lanes = sum(1 << lane for lane in found.lanes)
+        return PageEntry(
+            found.order, found.at, found.what, found.cta, found.warp, found.is_async, lanes, found.amount,
+            found.pending, found.tx_bytes, place,
+        )  # fmt: skip
+
+    phases = tuple(
+        PagePhase(phase.number, phase.is_over, tuple(map(entry, phase.entries)), phase.left_out)
+        for phase in one.phases
+    )
     return PageBarrier(
-        one.cta,
-        one.offset,
-        one.name,
-        one.count,
-        place_of(one.init),
-        one.at,
-        tuple(
-            PagePhase(phase.number, phase.is_over, tuple(map(_entry, phase.entries)), phase.left_out)
-            for phase in one.phases
-        ),
+        one.cta, one.offset, one.name, one.count, place_of(one.init), one.at, tuple(places), phases,
         one.left_out,
-    )
-
-
-def _entry(one: Entry) -> PageEntry:
-    return PageEntry(
-        one.order,
-        one.at,
-        one.what,
-        one.cta,
-        one.warp,
-        one.is_async,
-        one.lanes,
-        one.amount,
-        one.pending,
-        one.tx_bytes,
-        place_of(one.span),
-    )
+    )  # fmt: skip
 
 
 def _finding(one: Finding, found_at: Moments) -> PageFinding:

@@ -97,6 +97,8 @@ class _Buffers:
         if i.unit not in _FOUND:
             yield _bar(i, i.sm, -1)
             return
+        if self._sm_of.get(i.cta, i.sm) != i.sm:
+            return  # an mma of a pair, told for its peer: it stands beside that of its own SM
         is_write = i.unit != "tmem_read"
         found = {}
         for home in self._sm_of:

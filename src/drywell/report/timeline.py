@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drywell.observe.timeline import UNITS, Step, Timeline
-from drywell.report.text import Lines
+from drywell.report.text import Lines, counted
 
 WIDTH = 60
 """Columns of the picture."""
@@ -25,6 +25,7 @@ def timeline_lines(timeline: Timeline, cta: int = 0) -> Lines:
         f" drain {phases.drain[1] - phases.drain[0]:,.0f} cycles",
         "  used in the steady state: "
         + ", ".join(f"{unit} {timeline.utilisation(unit, sm, steady):.0%}" for unit in UNITS),
+        *_overlap(timeline, cta),
         "",
         *_picture(timeline, sm, cta),
         "",
@@ -32,7 +33,7 @@ def timeline_lines(timeline: Timeline, cta: int = 0) -> Lines:
     ]
     for stall in timeline.stalls(cta)[:MOST_STALLS]:
         lines.append(
-            f"    warp {stall.warp}: {stall.cycles:>9,.0f} cycles in {stall.count} waits,"
+            f"    warp {stall.warp}: {stall.cycles:>9,.0f} cycles in {counted(stall.count, 'wait')},"
             f" {stall.kind}: {stall.reason[:60]}"
         )
     lines.append("  critical path, longest parts")
@@ -40,6 +41,19 @@ def timeline_lines(timeline: Timeline, cta: int = 0) -> Lines:
     for name, cycles in _longest(timeline.critical_path())[:MOST_STEPS]:
         lines.append(f"    {cycles:>9,.0f} cycles {cycles / total:>4.0%}  {name[:80]}")
     return tuple((line,) for line in lines)
+
+
+def _overlap(timeline: Timeline, cta: int) -> list[str]:
+    """Say how far the epilogues of a CTA lie under its other tiles, when it makes several."""
+    found = timeline.tiles(cta).overlap()
+    if not found.count:
+        return []
+    return [
+        f"  epilogue of a tile: {found.cycles:,.0f} cycles a warp, {found.held_cycles:,.0f} of them with the"
+        " accumulator held;",
+        f"    under the main loop of another tile {found.under_loop:.0%} (held: {found.held_under_loop:.0%}),"
+        f" under multiplications {found.under_mma:.0%}",
+    ]
 
 
 def _picture(timeline: Timeline, sm: int, cta: int) -> list[str]:

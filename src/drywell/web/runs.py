@@ -122,9 +122,14 @@ class Runs:
             progress.stop()
 
     async def follow(self, path: Path, element: str) -> bytes:
-        """Run a launch file once more and return the path of an element, as JSON."""
+        """Run a launch file once more and return the path of an element, as JSON, or why there is none, as
+        `refused`.
+        """
         loop = asyncio.get_running_loop()
-        return encode_page(await loop.run_in_executor(self._thread, path_of, path, element))
+        try:
+            return encode_page(await loop.run_in_executor(self._thread, path_of, path, element))
+        except DrywellError as error:
+            return json.dumps({"refused": str(error)}).encode()
 
     def _so_far(self, path: Path, asked: Asked, progress: Progress, began: float) -> dict[str, Any]:
         """Return how far a run is; `share` is null as long as nobody can know."""

@@ -271,6 +271,15 @@ def test_the_budget_is_that_of_one_process() -> None:
     assert both(SQUARES, max_instructions=exact)[1][0].workers == 3
 
 
+def test_a_run_beyond_its_budget_begins_anew_with_the_bytes_of_before() -> None:
+    counts = f"{OWN} ld.global.u32 %v, [%a]; add.u32 %v, %v, 1; st.global.u32 [%a], %v;"
+    exact = both(counts)[0][0].executed
+    (_, left), (error, same) = both(counts, max_instructions=exact - 1)
+    assert isinstance(error, BudgetError)
+    assert left.max() == 1
+    assert np.array_equal(left, same)
+
+
 # ---------------------------------------------------------------- processes
 def memory() -> GlobalMemory:
     gmem = GlobalMemory()

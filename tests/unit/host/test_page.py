@@ -181,9 +181,9 @@ def test_an_element_is_followed_from_memory_to_memory(demo: PageRun) -> None:
 
 
 def test_asking_for_an_element_gives_the_path_of_the_record(demo: PageRun) -> None:
-    path = path_of(packaged.FOLDER / "gemm.toml", "C[325,94]", schedule="timed")
+    path = path_of(packaged.FOLDER / "gemm.toml", "C[325,94]")
     assert (path,) == demo.paths
-    eager = path_of(packaged.FOLDER / "gemm.toml", "C[325,94]")
+    eager = path_of(packaged.FOLDER / "gemm.toml", "C[325,94]", schedule="eager")
     assert {hop.at for hop in eager.hops} == {None}
 
     def places(hops: tuple[PageHop, ...]) -> list[tuple[str, str]]:

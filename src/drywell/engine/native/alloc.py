@@ -15,7 +15,7 @@ from drywell.engine.native.waiting import perform_waiting
 from drywell.isa.tcgen05 import cta_group
 from drywell.layout.tmem import GRANULE_COLS, NUM_COLS, NUM_LANES
 from drywell.machine.smem import RESERVED_BYTES
-from drywell.machine.tmem import HOLDING, NUM_GRANULES, OF_SM
+from drywell.machine.tmem_words import HOLDING, NUM_GRANULES, OF_SM
 from drywell.machine.windows import OFFSET_MASK, RANK_SHIFT, SHARED_BASE
 from drywell.program import operands as ops
 

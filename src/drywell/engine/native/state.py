@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drywell.engine.native.ir import I64, PTR, Function, Value
-from drywell.machine.tmem import HOLDING
+from drywell.machine.tmem_words import HOLDING
 
 if TYPE_CHECKING:
     from drywell.engine.native.learn import Tables
@@ -32,7 +32,7 @@ ROW = {
     )
 }  # fmt: skip
 """Of a CTA: shared memory (bytes, end), mbarriers (words, which are live, phases), whether another CTA may
-reach it; what it holds of Tensor Memory (`tmem.HOLDING`); whether a collector buffer of the SM keeps
+reach it; what it holds of Tensor Memory (`tmem_words.HOLDING`); whether a collector buffer of the SM keeps
 something; its named barriers, which of its warps have ended, how many it has, which lanes have come to its
 barriers, whether some have come to the cluster's, and its registers (`Bank.pool`)."""
 

@@ -14,11 +14,20 @@ from numpy.typing import NDArray
 
 from drywell.engine.native.ir import I1, I8, I32, I64, PTR, Value, Variable
 from drywell.engine.native.tensor_core_plain import BLOCK_STATS
-from drywell.engine.native.tensor_core_text import FLOAT, LANES, V8I32, Kernel, vector
+from drywell.engine.native.tensor_core_text import FLOAT, LANES, V8I32, Kernel
 from drywell.engine.native.tensor_core_unpack import A_PITCH, B_PITCH, FAR, MAX_K, NO_RAW, PREFIX, STATS
+from drywell.engine.native.tensor_core_waiting import (
+    address_of_d,
+    join_or_perform,
+    mark_d,
+    may_wait_of,
+    perform,
+    place_of,
+    wait,
+)
 from drywell.engine.native.tensor_core_window import HIGHEST, LOWEST, LOWEST_OF_ALL, MAX_DEPTH, name_of
 from drywell.engine.native.turn_words import Record
-from drywell.engine.native.waiting import MOST_K, WAITING
+from drywell.engine.native.waiting import WAITING
 from drywell.numerics.block_scale import SCALE_WINDOW_BITS
 from drywell.numerics.window import ZERO_EXPONENT
 
@@ -46,7 +55,6 @@ MAX_SPLITS = 4
 MAX_GROUPS = 6
 _OF_GROUPS = {"scales": 4, "values": 8, "masks": 4}
 _NUM_K = MAX_K
-_ROW_WORDS = 512
 _LINE = 64
 _K96 = 96
 _UE8M0_NAN, _UE4M3_NAN = 0xFF, 0x7F
@@ -89,7 +97,7 @@ def scratch() -> NDArray[np.uint8]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class Frame:
     """What the entry's parts share."""
 
     f: Kernel
@@ -131,10 +139,10 @@ def entry() -> Kernel:
     """Write the entry."""
     f = Kernel(ENTRY, I32, plan=PTR, homes=PTR, call=PTR)
     with f.when(f["plan"].is_("eq", 0)):
-        _perform(f, Record(f, f["homes"], WAITING))
+        perform(f, Record(f, f["homes"], WAITING))
         f.give(1)
     plan = {n: f.load(PTR if n in _POINTERS else I64, f["plan"], k) for n, k in PLAN.items()}
-    frame = _Frame(f, plan, f.slot("[8 x i32]"), f.slot("[8 x i32]"), f.variable(I64, 0))
+    frame = Frame(f, plan, f.slot("[8 x i32]"), f.slot("[8 x i32]"), f.variable(I64, 0))
     for stats in (frame.stats_a, frame.stats_b):
         for k in range(max(len(STATS), len(BLOCK_STATS))):
             first = (*STATS.values(), *[0] * 8)[k]
@@ -143,12 +151,12 @@ def entry() -> Kernel:
     must_cut = f.variable(I1, 0)
     _check_subnormals(f)
     _check_addresses(frame)
-    may_wait = _may_wait(frame)
-    _join_or_perform(frame, may_wait)
+    may_wait = may_wait_of(frame)
+    join_or_perform(frame, may_wait)
     _unpack_b(frame)
     _unpack_a(frame)
     with f.when(may_wait):
-        _wait(frame)
+        wait(frame)
         f.give(1)
     wide = f.variable(I64, 0)
     with f.when(frame.is_("window_f32", "window_f16")):
@@ -158,66 +166,6 @@ def entry() -> Kernel:
     _multiply(frame, must_cut.value, wide.value)
     f.give(1)
     return f
-
-
-# -------------------------------------------------------------------- products that wait
-
-
-def _waiting(s: _Frame) -> Record:
-    return Record(s.f, s.call("waiting").as_pointer(), WAITING)
-
-
-def _may_wait(s: _Frame) -> Value:
-    """Say whether the product is of a form that may wait."""
-    p = s.plan
-    is_plain = p["num_ctas"].is_("eq", 1) & p["num_splits"].is_("eq", 1) & p["num_scales"].is_("eq", 0)
-    is_plain = is_plain & p["a_in_tmem"].is_("eq", 0) & p["shift"].is_("eq", 0)
-    return is_plain & s.is_("fast_f32") & s.call("waiting").is_("ne", 0)
-
-
-def _join_or_perform(s: _Frame, may_wait: Value) -> None:
-    """Let the product join those that wait, which have `depth` k; perform these if it cannot."""
-    f, p = s.f, s.plan
-    with f.when(s.call("waiting").is_("ne", 0)):
-        waiting = _waiting(s)
-        with f.when(waiting["depth"].is_("ne", 0)):
-            found = may_wait & s.call("reads_d").is_("ne", 0)
-            same = {"d": _address_of_d(s, f.of(I64, 0), f.of(I64, 0)), "M": p["M"], "N": p["d_cols"]}
-            same["lanes"] = f.let(I64, f"ptrtoint ptr {p['lanes'].text} to i64")
-            for name, value in same.items():
-                found = found & waiting[name].is_("eq", value)
-            found = found & (waiting["depth"] + p["K"]).is_("ule", MOST_K)
-            with f.when(found):
-                s.depth.set(waiting["depth"])
-            with f.when(found ^ 1):
-                _perform(f, waiting)
-
-
-def _wait(s: _Frame) -> None:
-    """Leave the product waiting, D marked as written."""
-    f, p, zero = s.f, s.plan, s.f.of(I64, 0)
-    waiting = _waiting(s)
-    with f.when(s.depth.value.is_("eq", 0)):
-        _mark_d(s, zero, zero)
-        pointers = {"lanes": p["lanes"], "a": s.area_a(zero, "numbers"), "b": s.area_b(zero, "numbers")}
-        for name, pointer in pointers.items():
-            waiting[name] = f.let(I64, f"ptrtoint ptr {pointer.text} to i64")
-        waiting["entry"] = f.let(I64, f"ptrtoint ptr @{ENTRY} to i64")
-        waiting["d"], waiting["M"], waiting["N"] = _address_of_d(s, zero, zero), p["M"], p["d_cols"]
-        waiting["reads"] = f.choose(s.call("reads_d").is_("ne", 0), f.of(I64, -1), 0)
-    waiting["depth"] = s.depth.value + p["K"]
-
-
-def _perform(f: Kernel, waiting: Record) -> None:
-    """Multiply what waits."""
-    size = [f.of(I64, 0), waiting["M"], waiting["N"], waiting["depth"], waiting.pointer("d")]
-    rest = [waiting.pointer("lanes"), waiting["reads"].trunc(I32), f.of(I64, 0), f.of(I32, 0), f.of(I32, 0)]
-    operands = [waiting.pointer("a"), waiting.pointer("b")]
-    f.call(f"{PREFIX}.multiply.fast_f32", "void", *operands, *size, *rest)
-    waiting["depth"] = 0
-
-
-# -------------------------------------------------------------------- what may stand in the way
 
 
 def _check_subnormals(f: Kernel) -> None:
@@ -230,7 +178,7 @@ def _check_subnormals(f: Kernel) -> None:
         f.need(f.let(I1, f"fcmp une float {product.text}, 0.0"))
 
 
-def _check_addresses(s: _Frame) -> None:
+def _check_addresses(s: Frame) -> None:
     """Leave unless all columns are the CTAs' and the lanes are where they must be."""
     f, p = s.f, s.plan
     d, a = s.call("d"), s.call("a")
@@ -251,7 +199,7 @@ def _check_addresses(s: _Frame) -> None:
             f.need(num_cols.is_("eq", 0) | is_mine)
 
 
-def _unpack_b(s: _Frame) -> None:
+def _unpack_b(s: Frame) -> None:
     """Take B apart: once, or once for each CTA when each has scale factors of its own."""
     f, p = s.f, s.plan
     is_scaled = p["num_scales"].is_("ne", 0)
@@ -260,7 +208,7 @@ def _unpack_b(s: _Frame) -> None:
         areas["numbers"] = f.at(areas["numbers"], s.depth.value * B_PITCH, I32)
         scales = f.variable(PTR, f.at(p["scratch"], _NO_SCALES))
         with f.when(is_scaled):
-            base = f.at(s.home(copy, "scales").as_pointer(), _place(s.call("sfb")))
+            base = f.at(s.home(copy, "scales").as_pointer(), place_of(s.call("sfb")))
             with f.loop(p["num_splits"]) as split:
                 width = p["d_cols"]
                 size = width * p["num_scales"]
@@ -277,7 +225,7 @@ def _unpack_b(s: _Frame) -> None:
             )
 
 
-def _unpack_a(s: _Frame) -> None:
+def _unpack_a(s: Frame) -> None:
     """Take the rows of A of every CTA apart, once, or for each part of the columns of D."""
     f, p = s.f, s.plan
     is_scaled = p["num_scales"].is_("ne", 0)
@@ -287,13 +235,13 @@ def _unpack_a(s: _Frame) -> None:
         scales = f.variable(PTR, f.at(p["scratch"], _NO_SCALES))
         with f.when(is_scaled):
             own = s.area_a(copy, "scales")
-            base = f.at(s.home(cta, "scales").as_pointer(), _place(s.call("sfa")))
+            base = f.at(s.home(cta, "scales").as_pointer(), place_of(s.call("sfa")))
             table = f.at(p["sfa_offsets"], split * p["M"] * p["num_scales"], I32)
             _read_scales(s, base, table, (p["M"], p["num_scales"], f.of(I64, 1)), own, A_PITCH)
             scales.set(own)
         place = f.variable(I64, s.home(cta, "smem") + p["a_start"])
         with f.when(p["a_in_tmem"].is_("ne", 0)):
-            place.set(s.home(cta, "cells") + _place(s.call("a")) + ((split * p["split_words"]) << 2))
+            place.set(s.home(cta, "cells") + place_of(s.call("a")) + ((split * p["split_words"]) << 2))
         areas = {n: s.area_a(copy, n) for n in A_AREA}
         areas["numbers"] = f.at(areas["numbers"], s.depth.value * A_PITCH, I32)
         given = (p["M"], f.of(I64, 0), areas, scales.value, s.stats_a)
@@ -303,7 +251,7 @@ def _unpack_a(s: _Frame) -> None:
 
 
 def _take_apart(
-    s: _Frame,
+    s: Frame,
     side: str,
     base: Value,
     num_rows: Value,
@@ -326,20 +274,15 @@ def _take_apart(
         f.need(f.call(f"{PREFIX}.plain.{side}", I1, *given, *rest) ^ 1)
 
 
-def _take_scales(s: _Frame, side: str, num_rows: Value, areas: dict[str, Value], stats: Value) -> None:
+def _take_scales(s: Frame, side: str, num_rows: Value, areas: dict[str, Value], stats: Value) -> None:
     """Read the scale codes of groups."""
     sizes = [num_rows, s.plan["num_scales"], s.plan["num_groups"], s.plan["is_ue4m3"]]
     parts = [areas[n] for n in ("scales", "values", "masks")]
     s.f.call(f"{PREFIX}.scales.{side}", "void", *sizes, *parts, stats)
 
 
-def _place(address: Value) -> Value:
-    """Return the byte that a Tensor Memory address means, counted from the first cell."""
-    return (((address >> 16) & 127) * _ROW_WORDS + (address & 0xFFFF)) << 2
-
-
 def _read_scales(
-    s: _Frame, base: Value, table: Value, shape: tuple[Value, Value, Value], to: Value, pitch: int
+    s: Frame, base: Value, table: Value, shape: tuple[Value, Value, Value], to: Value, pitch: int
 ) -> None:
     """Write the codes at `base[table[copy, row, j]]` to `to[j, row]`, less the bias for a single ue8m0; leave
     for a NaN or for copies that differ.
@@ -359,7 +302,7 @@ def _read_scales(
         f.store(code - bias, to, j * pitch + row)
 
 
-def _check_window(s: _Frame) -> Value:
+def _check_window(s: Frame) -> Value:
     """Leave for an Inf or NaN, for exponents too far apart, and where zeros may hold the window up: there the
     words that hang on it are counted. Return the parameter `wide` of the multiplication.
     """
@@ -386,7 +329,7 @@ def _check_window(s: _Frame) -> Value:
     return f.choose(is_narrow, f.of(I64, 0), -1)
 
 
-def _lowest(s: _Frame, a: dict[str, Value], b: dict[str, Value]) -> Value:
+def _lowest(s: Frame, a: dict[str, Value], b: dict[str, Value]) -> Value:
     """Return what the largest exponent of a product of any element of D is at least; leave when some element
     may be too deep. Only where the smallest numbers of all do not tell, each element is looked at.
     """
@@ -406,7 +349,7 @@ def _lowest(s: _Frame, a: dict[str, Value], b: dict[str, Value]) -> Value:
     return lowest.value
 
 
-def _check_blocks(s: _Frame, must_cut: Variable) -> None:
+def _check_blocks(s: Frame, must_cut: Variable) -> None:
     """Leave where the window may cut products, and where one of the questions that are counted is open; say
     whether D may lose bits.
     """
@@ -432,17 +375,12 @@ def _check_blocks(s: _Frame, must_cut: Variable) -> None:
         f.need(f.call(f"{PREFIX}.meets_nothing", I1, *masks, *sizes) ^ 1)
 
 
-def _address_of_d(s: _Frame, cta: Value, split: Value) -> Value:
-    """Return the address, as a number, of the first cell of D of a part of a CTA's columns."""
-    return s.home(cta, "cells") + _place(s.call("d")) + ((split * s.plan["split_words"]) << 2)
-
-
-def _d_of(s: _Frame, cta: Value, split: Value) -> Value:
+def _d_of(s: Frame, cta: Value, split: Value) -> Value:
     """Return the address of the first cell of D of a part of a CTA's columns."""
-    return _address_of_d(s, cta, split).as_pointer()
+    return address_of_d(s, cta, split).as_pointer()
 
 
-def _fields_of_d(s: _Frame, is_f32: Value) -> tuple[Value, Value]:
+def _fields_of_d(s: Frame, is_f32: Value) -> tuple[Value, Value]:
     """Return the smallest and the largest exponent field, at least 1, in D, zeros, Inf and NaN left out."""
     f, p = s.f, s.plan
     smallest, largest = f.variable(V8I32, f.of(V8I32, FAR)), f.variable(V8I32, f.of(V8I32, NO_RAW))
@@ -461,7 +399,7 @@ def _fields_of_d(s: _Frame, is_f32: Value) -> tuple[Value, Value]:
     return f.reduced("smin", smallest.value), f.reduced("smax", largest.value)
 
 
-def _multiply(s: _Frame, must_cut: Value, wide: Value) -> None:
+def _multiply(s: Frame, must_cut: Value, wide: Value) -> None:
     """Multiply, and mark the cells of D as written."""
     f, p = s.f, s.plan
     reads = f.choose(s.call("reads_d").is_("ne", 0), f.of(I32, -1), 0)
@@ -480,28 +418,11 @@ def _multiply(s: _Frame, must_cut: Value, wide: Value) -> None:
             parts = [a["scales"], a["values"], b["scales"], b["values"]]
             rest = [p["num_groups"], *parts, must_cut]
             f.call(f"{PREFIX}.multiply.blocks", "void", a["numbers"], b["numbers"], *size, *rest)
-        _mark_d(s, cta, split)
-
-
-def _mark_d(s: _Frame, cta: Value, split: Value) -> None:
-    """Mark the cells of D of a part of a CTA's columns as written."""
-    f, p = s.f, s.plan
-    flags = s.home(cta, "written") + (_place(s.call("d")) >> 2) + split * p["split_words"]
-    with f.loop(p["M"]) as m:
-        row = f.at(flags.as_pointer(), f.load(I32, p["lanes"], m).zext(I64))
-        _mark(f, row, p["d_cols"])
-
-
-def _mark(f: Kernel, flags: Value, count: Value) -> None:
-    """Set so many flags, a multiple of 8; LLVM would call a function for a few bytes."""
-    for width, begin in ((32, f.of(I64, 0)), (LANES, count >> 5 << 2)):
-        ones = f.of(vector(width, I8), 1)
-        with f.loop(count // width, begin) as k:
-            f.do(f"store volatile {ones.type} {ones.text}, ptr {f.at(flags, k * width).text}, align 1")
+        mark_d(s, cta, split)
 
 
 def _multiply_window(
-    s: _Frame, a: dict[str, Value], b: dict[str, Value], size: list[Value], wide: Value
+    s: Frame, a: dict[str, Value], b: dict[str, Value], size: list[Value], wide: Value
 ) -> None:
     """Multiply by the window's rule, if that is the arithmetic."""
     f, p = s.f, s.plan

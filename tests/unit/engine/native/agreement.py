@@ -32,7 +32,7 @@ def state_of(outcome: Any) -> State:
         "mbarriers": [[a.tobytes() for a in (c.smem.words, c.smem.live, c.smem.phases)] for c in ctas],
         "cells": [sm.tmem.cells.tobytes() for sm in grid.sms],
         "written": [sm.tmem.written.tobytes() for sm in grid.sms],
-        "handed on": [plane.tobytes() for planes in grid.spare_tmem for plane in planes],
+        "handed on": [plane.tobytes() for planes in grid.spare_tmem for plane in planes[:2]],
         "registers": [w.registers.tobytes() for cta in ctas for w in cta.warps],
     }
 
