@@ -52,8 +52,7 @@ def why_each(launch: LaunchFile | str | Path, elements: Sequence[str], **options
             wanted = (wanted or frozenset()) | _cluster_of(trace, away.cta)
             continue
         return tuple(
-            _answer(file, trace, walk, one, hops, problem)
-            for one, hops in zip(asked, followed, strict=True)
+            _answer(file, trace, walk, one, hops, problem) for one, hops in zip(asked, followed, strict=True)
         )
 
 

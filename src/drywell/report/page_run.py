@@ -78,7 +78,7 @@ def page_run(
 ) -> PageRun:
     """Return the record of a run; `limits` are sentences about what is left out."""
     ctas = tuple(page_cta(cta, s, source, seen.history) for cta, s in seen.snapshots.items())
-    timeline = None if seen.timeline is None else page_timeline(seen.timeline, ctas, seen.history)
+    timeline = None if seen.timeline is None else page_timeline(seen.timeline, ctas)
     return PageRun(
         VERSION,
         head,

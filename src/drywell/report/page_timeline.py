@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from drywell.base.interval import Interval
 from drywell.base.record import record
 from drywell.base.span import Span
-from drywell.observe.cell_history import CellHistory, Happening
 from drywell.observe.timeline import UNITS, Timeline
 from drywell.report.page_data import (
     PageBars,
@@ -34,7 +33,6 @@ _UNIT_ROWS = {
     "tma": "copy engine", "tensor": "tensor pipe", "tmem_read": "TMEM read", "tmem_write": "TMEM write",
 }  # fmt: skip
 _PORT_PARTS = 4
-_FOUND = ("tensor", "tmem_read", "tmem_write")
 
 
 @record
@@ -56,17 +54,13 @@ class _Bar:
     count: int
 
 
-def page_timeline(
-    timeline: Timeline, ctas: Sequence[PageCta], history: CellHistory | None, most: int = MOST_BARS
-) -> PageTimeline | None:
+def page_timeline(timeline: Timeline, ctas: Sequence[PageCta], most: int = MOST_BARS) -> PageTimeline | None:
     """Return the timeline of the SMs that `ctas` ran on, in at most so many bars; None when nothing ran."""
     homes = [cta.cta for cta in ctas]
-    sms = {i.sm for i in timeline.events if i.cta in homes}
-    events = [i for i in timeline.events if i.sm in sms]
-    if not events:
+    sms = {i.sm for i in timeline.events if i.unit == "warp" and i.cta in homes}
+    if not sms:
         return None
-    finder = _Buffers(ctas, history)
-    bars = [bar for i in sorted(events, key=lambda i: i.done or i.end) for bar in finder.bars(i)]
+    bars = [_bar(i, _buffer(i, ctas)) for i in timeline.events if i.sm in sms]
     bars = sorted(_with_buffers(bars), key=lambda b: (b.begin, b.key, b.end))
     grain, coarse, last = 0, bars, max(bar.end for bar in bars)
     while len(coarse) > most and grain <= last:
@@ -75,57 +69,24 @@ def page_timeline(
     return _table(timeline, sorted(sms), coarse, grain)
 
 
-# whose accumulator it is
+def _buffer(i: Interval, ctas: Sequence[PageCta]) -> int:
+    """Return the accumulator that work on Tensor Memory is about, by its columns; -1 for none. The mma of a
+    pair is about that of the CTA whose SM it is told for.
+    """
+    first, end = i.columns
+    if first == end:
+        return -1
+    here = sorted((cta for cta in ctas if cta.sm == i.sm), key=lambda cta: cta.cta != i.cta)
+    regions = (region for cta in here[:1] for region in cta.regions if region.role == "D")
+    return next((r.number for r in regions if r.column <= first < r.column + r.num_cols), -1)
 
 
-class _Buffers:
-    """Says of work on Tensor Memory which accumulator it is about, by what happened to the cells."""
-
-    def __init__(self, ctas: Sequence[PageCta], history: CellHistory | None) -> None:
-        self._sm_of = {cta.cta: cta.sm for cta in ctas}
-        self._accumulators = {
-            cta.cta: [(r.column, r.column + r.num_cols, r.number) for r in cta.regions if r.role == "D"]
-            for cta in ctas
-        }
-        self._happened: dict[tuple[Any, ...], deque[tuple[int, Happening]]] = defaultdict(deque)
-        for home in self._sm_of if history is not None else ():
-            for h in history.happenings(home) if history is not None else ():
-                self._happened[home, h.cta, h.warp, h.deed.span, h.deed.is_write].append((home, h))
-
-    def bars(self, i: Interval) -> Iterable[_Bar]:
-        """Yield the bar of an interval, and that on the pipe of the peer that an mma of a pair takes too."""
-        if i.unit not in _FOUND:
-            yield _bar(i, i.sm, -1)
-            return
-        if self._sm_of.get(i.cta, i.sm) != i.sm:
-            return  # an mma of a pair, told for its peer: it stands beside that of its own SM
-        is_write = i.unit != "tmem_read"
-        found = {}
-        for home in self._sm_of:
-            happened = self._happened.get((home, i.cta, i.warp, i.span, is_write))
-            if happened:
-                found[home] = happened.popleft()[1]
-        buffers = {home: self._number(home, h) for home, h in found.items()}
-        own = buffers.get(i.cta, next(iter(buffers.values()), -1))
-        yield _bar(i, i.sm, own)
-        if i.unit == "tensor":
-            for home, number in buffers.items():
-                if self._sm_of[home] not in (i.sm, -1):
-                    yield _bar(i, self._sm_of[home], number)
-
-    def _number(self, home: int, happening: Happening) -> int:
-        """Return the accumulator that the cells belong to, -1 for none."""
-        col = happening.area[0][1] if happening.area else -1
-        near = (number for first, end, number in self._accumulators[home] if first <= col < end)
-        return next(near, -1)
-
-
-def _bar(i: Interval, sm: int, buffer: int) -> _Bar:
+def _bar(i: Interval, buffer: int) -> _Bar:
     part = i.warp % _PORT_PARTS if i.unit.startswith("tmem") else -1
-    key = (sm, i.cta, "warp", i.warp) if i.unit == "warp" else (sm, -1, i.unit, part)
+    key = (i.sm, i.cta, "warp", i.warp) if i.unit == "warp" else (i.sm, -1, i.unit, part)
     begin, end, text, kind = int(i.begin), int(i.end), i.what, i.kind
     if i.unit == "commit":
-        key, kind = (sm, -1, "tensor", -1), "commit"
+        key, kind = (i.sm, -1, "tensor", -1), "commit"
         begin = end = int(i.done)
     if i.doing == "stall":
         text = i.reason
@@ -213,7 +174,7 @@ def _table(timeline: Timeline, sms: Collection[int], bars: Sequence[_Bar], grain
         tuple(b.count for b in bars),
     )
     return PageTimeline(
-        tuple(_sm(timeline, sm, [b for b in bars if b.key == (sm, -1, "tensor", -1)]) for sm in sms),
+        tuple(_sm(timeline, sm) for sm in sms),
         tuple(row for _, row in rows.values()),
         tuple(texts),
         tuple(places),
@@ -242,18 +203,11 @@ def _row(key: tuple[int, int, str, int]) -> PageRow:
     return PageRow(unit, f"{name} {part}" if part >= 0 else name, sm, -1, part)
 
 
-def _sm(timeline: Timeline, sm: int, pipe: Sequence[_Bar]) -> PageSm:
-    """Return an SM; what its tensor pipe does, `pipe`, is also what the other of a pair lets it do."""
+def _sm(timeline: Timeline, sm: int) -> PageSm:
     phases = timeline.phases(sm)
-    work = [bar for bar in pipe if bar.end > bar.begin]
-    begin, end = int(phases.steady[0]), int(phases.steady[1])
-    if work:
-        begin, end = work[0].begin, max(bar.end for bar in work)
-    use = {unit: round(timeline.utilisation(unit, sm, (begin, end)), 4) for unit in UNITS}
-    if work:
-        use["tensor"] = round(sum(bar.end - bar.begin for bar in work) / (end - begin), 4)
-    ctas = tuple(sorted({i.cta for i in timeline.events if i.sm == sm}))
-    return PageSm(sm, ctas, begin, end, int(phases.drain[1]), use)
+    ctas = tuple(sorted({i.cta for i in timeline.events if i.sm == sm and i.unit == "warp"}))
+    use = {unit: round(timeline.utilisation(unit, sm, phases.steady), 4) for unit in UNITS}
+    return PageSm(sm, ctas, int(phases.steady[0]), int(phases.steady[1]), int(phases.drain[1]), use)
 
 
 def _critical(timeline: Timeline) -> tuple[PageStep, ...]:

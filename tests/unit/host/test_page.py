@@ -156,7 +156,7 @@ def test_the_products_of_a_pair_are_on_both_pipes(pair: PageRun) -> None:
 def test_a_timeline_that_is_too_long_joins_what_is_short(demo: PageRun, result: Result) -> None:
     assert result.timeline is not None and demo.timeline is not None
     every = demo.timeline.bars
-    coarse = page_timeline(result.timeline, demo.ctas, result.history, most=100)
+    coarse = page_timeline(result.timeline, demo.ctas, most=100)
     assert coarse is not None and coarse.grain > 0
     assert len(coarse.bars.begin) <= 100 < len(every.begin)
     assert sum(coarse.bars.count) == sum(every.count)

@@ -33,7 +33,10 @@ from drywell.engine.native.tensor_core_unpack import (
 )
 from drywell.numerics.block_scale import SCALE_WINDOW_BITS
 
-_ROWS = 4
+_ROWS, _MANY_ROWS = 4, 6
+"""Rows of D whose sums are in registers at a time: twelve sums of eight columns, two of B and one of A are
+what the processor has room for. Of M, a multiple of 4, sixes leave nothing, four or eight.
+"""
 _UNROLLED = 4
 _KEPT_BITS = SCALE_WINDOW_BITS - 23
 """By so many places the exponent of the scales may be above D's before D loses bits."""
@@ -232,14 +235,16 @@ def multiply_plain(arithmetic: str) -> Kernel:
         f"{PREFIX}.multiply.{arithmetic}", "void", is_internal=True, **_PLACES, how=I64, keep=I32, set=I32
     )
     begin, finish = _FINISH[arithmetic]
-    with f.loop(f["M"] >> 2) as row_block:
-        row = row_block << 2
-        lines = [f.at(f["d"], f.load(I32, f["lanes"], row + r).zext(I64), I32) for r in range(_ROWS)]
-        with f.loop((f["N"] + 15) >> 4) as col_block:
-            col = col_block << 4
+    fours = f["M"] - f["M"] // 3 * 3  # M % 3
+    sixes = (f["M"] - (fours << 2)) // _MANY_ROWS
+    for count, rows, origin in ((sixes, _MANY_ROWS, f.of(I64, 0)), (fours, _ROWS, sixes * _MANY_ROWS)):
+        with f.loop((f["N"] + 15) >> 4) as col_block, f.loop(count) as row_block:
+            row, col = origin + row_block * rows, col_block << 4
+            lines = [f.at(f["d"], f.load(I32, f["lanes"], row + r).zext(I64), I32) for r in range(rows)]
             has_second = (col + LANES).is_("ult", f["N"])
             second = f.choose(has_second, f.of(I64, LANES), 0)
             places = [[f.at(line, col + i, I32) for i in (0, second)] for line in lines]
+            _prefetch_d(f, row + rows, rows, col)
             starts = [[begin(f, _old(f, place)) for place in line] for line in places]
             sums = _dots(f, row, f["first"] + col, f.of(I64, 0), f["K"], 1, starts)
             for i, is_there in enumerate((f.of(I1, 1), has_second)):
@@ -248,6 +253,14 @@ def multiply_plain(arithmetic: str) -> Kernel:
                         f.poke(finish(f, total[i], line[i]), line[i], 0)
     f.give()
     return f
+
+
+def _prefetch_d(f: Kernel, row: Value, rows: int, col: Value) -> None:
+    """Ask for the cells of D of the rows to come, each far from the one before."""
+    kind = f.of(I32, 1), f.of(I32, 3), f.of(I32, 1)
+    for r in range(rows):
+        lane = f.load(I32, f["lanes"], f.choose((row + r).is_("ult", f["M"]), row + r, 0))
+        f.intrinsic("prefetch.p0", "void", f.at(f.at(f["d"], lane.zext(I64), I32), col, I32), *kind)
 
 
 def _old(f: Kernel, place: Value) -> Value:
