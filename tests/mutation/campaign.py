@@ -188,7 +188,7 @@ def _asked(seeds: int, row: Row) -> Row:
     """
     mutant = every(row.kernel)[row.number]
     is_idle = row.executed <= 0 and _is_idle(mutant, _executions(row.kernel, seeds))
-    is_same = is_idle or is_equivalent(_original(row.kernel), mutant, seeds)
+    is_same = is_idle or is_equivalent(_original(row.kernel), mutant, seeds, row.same_seeds)
     return replace(row, same_seeds=seeds if is_same else -1)
 
 

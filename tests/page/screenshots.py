@@ -1,6 +1,6 @@
 """`python -m page.screenshots`: every view of the page, in both sizes and both themes, for people to look at.
 
-Pictures go to build/screenshots/KERNEL-VIEW-SIZE-THEME.png; `--kernels`, `--views` and the like take some only.
+Pictures go to build/screenshots/KERNEL-VIEW-SIZE-THEME.png; `--kernels` and `--views` take some of them only.
 """
 
 from __future__ import annotations

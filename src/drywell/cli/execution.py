@@ -44,6 +44,16 @@ class Shown:
     html: Path | None = None
 
     @property
+    def written(self) -> tuple[tuple[Path, str], ...]:
+        """Return the files that are written, each with what it is."""
+        files = (
+            (self.html, "the page of this run, for a browser"),
+            (self.perfetto, "what ran when, for ui.perfetto.dev"),
+            (self.sarif, "the findings as SARIF"),
+        )
+        return tuple((path, what) for path, what in files if path is not None)
+
+    @property
     def observed(self) -> tuple[str, ...]:
         """Return what has to be observed for it."""
         names = tuple(name for name in ("tmem", "roles") if getattr(self, name))
@@ -177,7 +187,9 @@ class _Conclusion:
         return "" if is_said else str(self.error)
 
     def show(self, shown: Shown) -> int:
-        """Print it, write what was asked for, and return the exit code."""
+        """Print it, write what was asked for, and return the exit code. What is written is named on stderr,
+        so that stdout holds the report alone.
+        """
         if shown.sarif is not None:
             self._write_sarif(shown.sarif)
         if shown.perfetto is not None and self.result.timeline is not None:
@@ -190,6 +202,8 @@ class _Conclusion:
             click.echo(encode(self._document(shown)))
         else:
             self._print(shown)
+        for path, what in shown.written:
+            click.echo(f"{path}: {what}", err=True)
         return EXIT_CODES[self.verdict]
 
     def _document(self, shown: Shown) -> dict[str, Any]:

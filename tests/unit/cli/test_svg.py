@@ -32,7 +32,9 @@ def test_the_tensor_memory_of_a_run_is_drawn(drywell: Callable, tmp_path: Path) 
     assert title.partition("  ")[2] in picture
 
 
-@pytest.mark.parametrize("arguments", [["layout", EXPRESSION], ["fragment", "32x32b.x1"], ["tmem", ROUNDTRIP]])
+@pytest.mark.parametrize(
+    "arguments", [["layout", EXPRESSION], ["fragment", "32x32b.x1"], ["tmem", ROUNDTRIP]]
+)
 def test_a_picture_that_cannot_be_written_is_bad_usage(
     drywell: Callable, tmp_path: Path, arguments: list
 ) -> None:
