@@ -8,6 +8,13 @@ from drywell.base.record import record
 from drywell.plan.gemm import Launch, predict
 from drywell.plan.gemm_config import GemmConfig
 
+_COVERED = {
+    "kernel": "the kernel alone, as a profiler does",
+    "stream": "the kernel and the gap to the next of its stream",
+    "alone": "one launch between two events",
+    "host": "a launch and the wait for it, by the host's clock",
+}
+
 
 @record
 class Expected:
@@ -74,7 +81,7 @@ def expected_of(
         parts_title=f"microseconds at {loaded.clock_mhz:.0f} MHz",
         parts=tuple((name, f"{us:8.2f}") for name, us in loaded.breakdown.items()),
         rests_on=(
-            f"the closed form of docs/design/prediction.md; nothing was executed. The time covers: {launch}",
+            f"the closed form of docs/design/prediction.md; nothing was executed. Timed: {_COVERED[launch]}",
             f"+-{spread.value:.0%} [{spread.tag}: {spread.source}]",
             f"the clock falls in a straight line with the load, to {full.value:g} GHz [{full.tag}:"
             f" {full.source}]",
