@@ -130,17 +130,17 @@ def rows(path: Path = TABLE) -> list[Row]:
 
 def equivalents() -> dict[tuple[str, str], str]:
     """Return what readers have signed: (kernel, edit) -> why it is the same kernel."""
-    return _said(READ)
-
-
-def remarks() -> dict[tuple[str, str], str]:
-    """Return what readers say of survivors that they did not sign: (kernel, edit) -> how it may differ."""
-    return _said(UNSIGNED)
-
-
-def _said(path: Path) -> dict[tuple[str, str], str]:
-    with path.open(encoding="utf-8", newline="") as file:
+    with READ.open(encoding="utf-8", newline="") as file:
         return {(r["kernel"], r["edit"]): r["why"] for r in csv.DictReader(file, delimiter="\t")}
+
+
+def differing() -> dict[tuple[str, str], str]:
+    """Return the survivors that readers did not sign: (kernel, edit) -> how it may differ. `unsigned.tsv` has
+    beside them, as `no`, those that they call the same and whose seeds have not been run.
+    """
+    with UNSIGNED.open(encoding="utf-8", newline="") as file:
+        rows = [r for r in csv.DictReader(file, delimiter="\t") if r["differs"] != "no"]
+    return {(r["kernel"], r["edit"]): f"{r['differs']}: {r['why']}" for r in rows}
 
 
 @cache
@@ -258,25 +258,29 @@ a note. *Changed* and *survives* are not found, *refused* does not count.
 
 A survivor is *equivalent* when eager, lazy and {seeds} seeds with poisoned memory leave the original's
 buffers and a reader who had not seen the checker says why it is the same kernel and signs
-(tests/mutation/equivalents.tsv). All others count as missed.
+(tests/mutation/equivalents.tsv). All others count as missed (tests/mutation/unsigned.tsv).
 
 **Of all {generated} mutants {found} are found: {percent:.1f} % of the {counted} that count.** {refused} are
-refused, {same} signed as equivalent.{unrun} Of a sample of {size}, {sample_found} of {sample_counted} that
-differ from their kernel are found ({sample_percent:.1f} %).
+refused, {same} equivalent, {missed} differ or may differ, as a reader says.{left} Of a sample of {size},
+{sample_found} of {sample_counted} that differ from their kernel are found ({sample_percent:.1f} %).
 
 {conduct}
 """
+LEFT = """ {} are left, of which a reader says that they are the same but not all seeds have been run, or that
+nobody has read: they count as missed. Without them {:.1f} % would be found."""
 CONDUCT = """\
 Mutants run as one cluster of their kernel (tests/mutation/launches), which does what each of its clusters
 does. Those of the first five kernels, and of flash_fwd_ws up to number 208, were run as two clusters or four,
 on the code of 2026-11-30 and of the morning of 2026-12-01.
 
-Three readers signed, none of whom knew how a mutant had been judged. They were given PTX, launch file and
-edit, and asked whether any legal execution of the edited kernel can end otherwise. What a reader called
-unsure counts as missed. The reader of the sample had by accident seen eight rows of the rule catalogue. Four
-waits (gemm_1cta lines 568 and 649, gemm_2cta lines 1330 and 1342) he had called different, for the question
-put to him forbade to use a register before `tcgen05.wait::ld`; another, asked without that rule, calls them
-the same by PTX ISA 9.7.16.6.4.5 and names the other reading of the text.
+Four readers signed, each for his rows, none of whom knew how a mutant had been judged. They were given PTX,
+launch file and edit, and asked whether any legal execution of the edited kernel can end otherwise. What a
+reader called unsure counts as missed. The reader of the sample (the second) had by accident seen eight rows
+of the rule catalogue. Four waits (gemm_1cta lines 568 and 649, gemm_2cta lines 1330 and 1342) he had called
+different, for the question put to him forbade to use a register before `tcgen05.wait::ld`; the third, asked
+without that rule, calls them the same by PTX ISA 9.7.16.6.4.5 and names the other reading of the text.
+
+An edited instruction that the kernel itself executes under none of the schedules is not run under them.
 """
 
 
@@ -291,8 +295,10 @@ def page(table: list[Row], signed: dict[tuple[str, str], str], command: str, see
     found, counted = score(table, signed)
     sample = of_sample(table)
     sample_found, sample_counted = score(sample, signed)
-    generated = sum(len(every(kernel)) for kernel in KERNELS)
-    unrun = generated - len(table)
+    unsigned = [r for r in table if r.outcome in MISSED and not (r.is_same and r.key in signed)]
+    how = differing()
+    missed = [row for row in unsigned if row.key in how]
+    left = [row for row in unsigned if row.key not in how]
     facts = {
         "command": command,
         "date": datetime.date.today().isoformat(),
@@ -302,44 +308,38 @@ def page(table: list[Row], signed: dict[tuple[str, str], str], command: str, see
         "sample_found": sample_found,
         "sample_counted": sample_counted,
         "sample_percent": 100 * sample_found / sample_counted,
-        "generated": generated,
-        "unrun": f" {unrun} have not been run." if unrun else "",
+        "generated": len(table),
         "found": found,
         "counted": counted,
         "percent": 100 * found / counted,
         "refused": sum(row.outcome == "refused" for row in table),
         "same": score(table, {})[1] - counted,
+        "missed": len(missed),
+        "left": LEFT.format(len(left), 100 * found / (counted - len(left))) if left else "",
         "conduct": CONDUCT,
     }
     lines = [
         PREFACE.format(**facts),
-        "| kernel | mutants | " + " | ".join(OUTCOMES) + " | equivalent | missed |",
-        "|---" + "|---:" * (len(OUTCOMES) + 3) + "|",
+        "| kernel | mutants | " + " | ".join(OUTCOMES) + " | equivalent | differ | left |",
+        "|---" + "|---:" * (len(OUTCOMES) + 4) + "|",
     ]
     for kernel in KERNELS:
         mine = [r for r in table if r.kernel == kernel]
         counts = Counter(r.outcome for r in mine)
-        mine_found, mine_counted = score(mine, signed)
-        same = score(mine, {})[1] - mine_counted
-        numbers = (len(mine), *(counts[o] for o in OUTCOMES), same, mine_counted - mine_found)
+        same = score(mine, {})[1] - score(mine, signed)[1]
+        kept = (sum(r.kernel == kernel for r in rows) for rows in (missed, left))
+        numbers = (len(mine), *(counts[o] for o in OUTCOMES), same, *kept)
         lines.append(f"| {kernel} | " + " | ".join(map(str, numbers)) + " |")
-    missed = [r for r in table if r.outcome in MISSED and not (r.is_same and r.key in signed)]
-    return "\n".join([*lines, "", *_missed(missed, signed, remarks()), *_equivalent(table, signed), ""])
+    return "\n".join([*lines, "", *_missed(missed, how), *_equivalent(table, signed), ""])
 
 
-def _missed(
-    table: list[Row], signed: dict[tuple[str, str], str], why: dict[tuple[str, str], str]
-) -> list[str]:
-    """Return the table of what counts as missed, with what a reader says of it."""
+def _missed(table: list[Row], how: dict[tuple[str, str], str]) -> list[str]:
+    """Return the table of survivors that differ or may differ, with what a reader says of them."""
     lines = ["## Missed", "", "*executed*: by warps of the kernel as it is, in four runs.", ""]
-    lines += ["| kernel | edit | executed | outcome | a reader says |", "|---|---|---:|---|---|"]
+    lines += ["| kernel | edit | executed | outcome | does it differ? |", "|---|---|---:|---|---|"]
     for row in table:
-        seeds = {0: "seeds not run", -1: "another result under a seed"}
-        same = seeds.get(row.same_seeds, f"same under {row.same_seeds} seeds")
-        told = f", a note: {row.rules}" if row.rules else ""
-        said = why.get(row.key) or signed.get(row.key) or "not read"
-        edit = row.edit.replace("|", "\\|")
-        lines.append(f"| {row.kernel} | {edit} | {row.executed} | {row.outcome}, {same}{told} | {said} |")
+        edit, told = row.edit.replace("|", "\\|"), f", with a note: {row.rules}" if row.rules else ""
+        lines.append(f"| {row.kernel} | {edit} | {row.executed} | {row.outcome}{told} | {how[row.key]} |")
     return lines
 
 

@@ -44,7 +44,7 @@ class Activity:
 
     threaded: Threaded
     _known: dict[bytes, Done] = field(default_factory=dict)
-    _alike: list[tuple[Counts, list[Done]]] = field(default_factory=list)
+    _alike: list[tuple[bytes, list[Done]]] = field(default_factory=list)
     _names: tuple[str, ...] = ()
     _unit_of: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
     _is_site: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -61,8 +61,9 @@ class Activity:
 
     def alike(self, counts: Counts) -> list[Done] | None:
         """Return what the warps of a CTA did whose counts were the same as these, None when none is known."""
+        found = counts.tobytes()
         for k, (other, done) in enumerate(self._alike):
-            if np.array_equal(other, counts):
+            if other == found:
                 if k:
                     self._alike.insert(0, self._alike.pop(k))
                 return done
@@ -70,7 +71,7 @@ class Activity:
 
     def note(self, counts: Counts, done: list[Done]) -> None:
         """Remember what the warps of a CTA did that has these counts."""
-        self._alike.insert(0, (counts.copy(), done))
+        self._alike.insert(0, (counts.tobytes(), done))
         del self._alike[MOST_ALIKE:]
 
     def _told(self, counts: Counts) -> Done:

@@ -16,7 +16,7 @@ from drywell.machine.gmem import PLACE_ALIGN, GlobalMemory
 from drywell.machine.lanes import LANES
 from drywell.machine.local import LaneMemory
 from drywell.machine.smem import RESERVED_BYTES
-from drywell.machine.special import is_of_cta, value_of
+from drywell.machine.special import is_of_cta, value_in
 from drywell.machine.windows import CALL_PARAMS, GLOBAL_BASE
 
 if TYPE_CHECKING:
@@ -132,13 +132,17 @@ class CtaContexts:
         ]
         self.renew(cta)
 
+    def set_first(self) -> None:
+        """Let the words be as they are now when they are those of another CTA."""
+        self._first = self._words.copy()
+
     def renew(self, cta: Cta) -> None:
         """Make them as new ones are, for a CTA with the same bank."""
         self.cta = cta
         self._words[:] = self._first
         self.executed.fill(0)
         for name, value in self._own:
-            value.fill(value_of(cta.warps[0], name))
+            value.fill(value_in(cta, name))
         if self._blocks is not None:
             self._blocks.renew(cta)
 

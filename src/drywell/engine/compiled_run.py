@@ -157,7 +157,8 @@ class Native:
         """
         context = state.context
         if status == LEFT:
-            return bool(context.block is not None and context.block[MISSED_PLAN]) and context.machine.learn()
+            is_missing = context.block is not None and context.block[MISSED_PLAN]
+            return bool(is_missing) and context.machine.learn(state.warp)
         if status == MISSED:
             context.passed[pc : self.layout.lanes_end[pc]] += 1
         return False
@@ -172,6 +173,10 @@ class Native:
         context: WarpContext | None = state.context
         if context is None:
             return np.zeros(self.layout.num_places, np.int64)
+        return self.counted(context)
+
+    def counted(self, context: WarpContext) -> NDArray[np.int64]:
+        """Return how often compiled code has executed each place for the warp of a context."""
         return context.runs[self.layout.counted_at] - context.passed
 
     def _touched(self, pc: int) -> frozenset[int]:

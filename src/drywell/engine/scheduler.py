@@ -96,11 +96,13 @@ def _goes_before(op: AsyncOp, access: AsyncOp) -> bool:
 
 class Gang:
     """The warps of one cluster that have not ended, of its `ctas`; their states are made when first asked
-    for. `team` is what compiled code knows of them together.
+    for. `team` is what compiled code knows of them together; where it runs them before anybody asks, `join`
+    lets their states be what it has made of them.
     """
 
     def __init__(self, ctas: tuple[Any, ...], begin: Callable[[Any], WarpState]) -> None:
         self.team: Any = None
+        self.join: Callable[[list[WarpState]], None] | None = None
         self.ctas = ctas
         self._begin = begin
         self._states: list[WarpState] | None = None
@@ -110,15 +112,39 @@ class Gang:
         """Return the states of its warps, in order."""
         if self._states is None:
             self._states = [self._begin(warp) for cta in self.ctas for warp in cta.warps]
+            if self.join is not None:
+                self.join(self._states)
+                self.join = None
         return self._states
+
+    @property
+    def is_seen(self) -> bool:
+        """Say whether somebody has asked for the states."""
+        return self._states is not None
+
+    def see(self) -> None:
+        """Have the states, which somebody needs from now on."""
+        if self._states is None:
+            _ = self.states
 
     @property
     def has_ended(self) -> bool:
         """Say whether all of them have ended."""
         return self._states is not None and not self._states
 
+    def end_unseen(self) -> bool:
+        """Let go of all warps if they have ended, as compiled code says, and nobody has asked for them; say
+        whether it is so.
+        """
+        if self.join is None or self.team.num_left:
+            return False
+        self._states, self.join = [], None
+        return True
+
     def drop_ended(self) -> list[WarpState]:
         """Let go of warps that have ended, and return them."""
+        if self.join is not None and self.team.num_left == len(self.ctas) * self.ctas[0].grid.num_warps:
+            return []
         done = [state for state in self.states if state.has_ended]
         if done:
             self._states = [state for state in self.states if not state.has_ended]
@@ -303,16 +329,19 @@ class Scheduler:
         """Take warps that have ended off the machine, which is a change, and let clusters start in their
         place.
         """
+        unseen = [gang for gang in gangs if gang.end_unseen()]
         done = [state for gang in gangs for state in gang.drop_ended()]
-        if done:
+        if done or unseen:
             self.grid.version += 1
             for gang in [gang for gang in gangs if gang.has_ended]:
                 self.gangs.remove(gang)
+            for gang in unseen:
+                self._retire_unseen(gang)
             self.finished += done
             if not len(self.grid.pending):
                 if self.rounds is None:
                     self._forget()
-                else:
+                elif self.finished:
                     self._retire()
             self._admit()
 
@@ -331,16 +360,32 @@ class Scheduler:
         for cluster in clusters:
             self.grid.let_go(cluster)
 
+    def _retire_unseen(self, gang: Gang) -> None:
+        """Let go of a cluster that has ended and whose warps nobody has asked for."""
+        native = self.interpreter.native
+        assert native is not None
+        for cta in gang.ctas:
+            contexts = cta.bank.contexts
+            done = self._alike(contexts.executed, map(native.counted, contexts.contexts))
+            self.ended += [(cta.linear, warp, cta.index, what) for warp, what in enumerate(done)]
+        self.grid.let_go(gang.ctas[0].cluster)
+
     def _done(self, states: list[WarpState]) -> list[Done]:
         """Return what warps of one CTA did: as a rule all of it, and what those of another CTA did."""
         native, contexts = self.interpreter.native, states[0].warp.cta.bank.contexts
         is_whole = native is not None and contexts is not None and len(states) == len(contexts.contexts)
         if not is_whole or any(state.counts for state in states):
             return [self.activity.of(self.counts(state)) for state in states]
-        found: list[Done] | None = self.activity.alike(contexts.executed)
+        return self._alike(contexts.executed, map(self.counts, states))
+
+    def _alike(self, executed: NDArray[np.int64], counts: Iterable[NDArray[np.int64]]) -> list[Done]:
+        """Return what the warps of a CTA did that compiled code has counted, each by its `counts` if it is
+        not as with another CTA.
+        """
+        found = self.activity.alike(executed)
         if found is None:
-            found = [self.activity.of(self.counts(state)) for state in states]
-            self.activity.note(contexts.executed, found)
+            found = [self.activity.of(of_warp) for of_warp in counts]
+            self.activity.note(executed, found)
         return found
 
     def _forget(self) -> None:

@@ -21,42 +21,50 @@ class Bank:
     `row` and `contexts` are for what knows where these lie.
     """
 
-    __slots__ = ("barriers", "carry", "contexts", "pool", "registers", "row", "smem", "tmem")
+    __slots__ = (
+        "_first_pool", "_of_warps", "barriers", "carry", "contexts", "pool", "registers", "row", "smem",
+        "tmem",
+    )  # fmt: skip
 
     def __init__(self, cta: Cta) -> None:
         kernel, num_warps = cta.grid.kernel, cta.grid.num_warps
-        self.registers: Bytes = np.zeros((num_warps, kernel.registers.nbytes), np.uint8)
-        self.carry: Mask = np.zeros((num_warps, LANES), np.bool_)
+        size = kernel.registers.nbytes
+        self._of_warps: Bytes = np.zeros(num_warps * (size + LANES), np.uint8)
+        self.registers: Bytes = self._of_warps[: num_warps * size].reshape(num_warps, size)
+        self.carry: Mask = self._of_warps[num_warps * size :].view(np.bool_).reshape(num_warps, LANES)
         self.smem = SharedMemory(cta, kernel.smem_bytes, kernel.symbols)
         self.barriers = NamedBarriers(cta)
         self.tmem = TmemHolding()
         self.pool = np.zeros(1 + num_warps, np.int64)
         self.pool[1:] = kernel.max_registers or 0
+        self._first_pool = self.pool.copy()
         self.row: Any = None
         self.contexts: Any = None
 
     def renew(self, cta: Cta) -> None:
         """Make it as a new one is, for another CTA."""
-        self.registers.fill(0)
-        self.carry.fill(0)
+        self._of_warps.fill(0)
         self.smem.renew(cta)
         self.barriers.renew(cta)
         self.tmem.renew()
-        self.pool[0] = 0
-        self.pool[1:] = cta.grid.kernel.max_registers or 0
+        self.pool[:] = self._first_pool
 
 
 class Berth:
-    """The banks of a cluster's CTAs, by rank. `rows` and `team` are for what knows where these lie."""
+    """The banks of a cluster's CTAs, by rank, and in `arrivals` whether lanes have arrived at its barrier.
+    `rows` and `team` are for what knows where these lie.
+    """
 
-    __slots__ = ("banks", "rows", "team")
+    __slots__ = ("arrivals", "banks", "rows", "team")
 
     def __init__(self, cluster: Cluster) -> None:
         self.banks = tuple([Bank(cta) for cta in cluster.ctas])
+        self.arrivals = np.zeros(1, np.int64)
         self.rows: Any = None
         self.team: Any = None
 
     def renew(self, cluster: Cluster) -> None:
         """Make it as a new one is, for another cluster."""
+        self.arrivals[0] = 0
         for bank, cta in zip(self.banks, cluster.ctas, strict=True):
             bank.renew(cta)

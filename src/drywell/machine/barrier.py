@@ -150,16 +150,24 @@ class NamedBarriers:
     def __init__(self, cta: Cta) -> None:
         self.cta = cta
         self._open: dict[int, _Round] = {}
-        self.words: Words = np.zeros((NUM_BARRIERS, BARRIER_WORDS), np.int64)
-        self.ended: Words = np.zeros(1, np.int64)
-        self.arrivals: NDArray[np.uint32] = np.zeros((NUM_BARRIERS, MAX_WARPS), np.uint32)
+        self._all: Words = np.zeros((NUM_BARRIERS, BARRIER_WORDS + MAX_WARPS // 2 + 1), np.int64)
+        flat, count = self._all.reshape(-1), NUM_BARRIERS * BARRIER_WORDS
+        self.words: Words = flat[:count].reshape(NUM_BARRIERS, BARRIER_WORDS)
+        self.ended: Words = flat[-1:]
+        self._ended = memoryview(self.ended)  # type: ignore[arg-type]
+        arrivals = flat[count : count + NUM_BARRIERS * MAX_WARPS // 2].view(np.uint32)
+        self.arrivals: NDArray[np.uint32] = arrivals.reshape(NUM_BARRIERS, MAX_WARPS)
 
     def renew(self, cta: Cta) -> None:
         """Make them as new ones are, for another CTA."""
         self.cta = cta
         self._open.clear()
-        for array in (self.words, self.arrivals, self.ended):
-            array.fill(0)
+        self._all.fill(0)
+
+    @property
+    def have_all_ended(self) -> bool:
+        """Say whether all warps have ended."""
+        return self._ended[0] == (1 << self.cta.grid.num_warps) - 1
 
     @property
     def completed(self) -> Words:
@@ -351,7 +359,11 @@ class ClusterBarrier:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.generation = 0
-        self.has_arrivals: Words = np.zeros(1, np.int64)
+
+    @property
+    def has_arrivals(self) -> Words:
+        """Return one word: whether lanes have arrived at the generation that is open."""
+        return self.cluster.berth.arrivals
 
     @property
     def sync(self) -> Sync:

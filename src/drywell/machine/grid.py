@@ -29,7 +29,7 @@ from drywell.machine.queue import Pending
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.sm import Sm
 from drywell.machine.smem import SharedMemory, SmemSymbol
-from drywell.machine.tmem import PairRequest, Planes
+from drywell.machine.tmem import PairRequest, Planes, words_of_sms
 from drywell.machine.tmem_words import TmemHolding
 from drywell.machine.warp import Warp
 
@@ -77,7 +77,8 @@ class Grid:
     `multiplier` is the engine's own arithmetic of the tensor core, None for that of `numerics`.
 
     CTAs come to life cluster by cluster: `admit()` makes resident what fits now, `sms` hold them, `loads`
-    says how many each; `clusters` have started and are not forgotten yet. A home is the SMs that a cluster
+    says how many each, `keeps` and `tmem_words` are of each what compiled code knows too, lying at `_at`;
+    `clusters` have started and are not forgotten yet. A home is the SMs that a cluster
     finds at first; every `num_homes`-th cluster comes to the same. Of grids that run a launch together each
     asks `next_home` for the next one whenever all that came to the last have ended; None: there are no more.
     """
@@ -124,6 +125,10 @@ class Grid:
         self.spare_tmem: list[Planes] = []
         self._check_dims()
         num_sms = num_modelled_sms(options, gpu, self.num_ctas)
+        self.keeps = np.zeros(num_sms, np.uint8)
+        self.keeps_at: int = self.keeps.ctypes.data
+        self.tmem_words = words_of_sms(options, num_sms)
+        self.tmem_words_at: int = self.tmem_words.ctypes.data
         self.sms: tuple[Sm, ...] = tuple(Sm(self, i) for i in range(num_sms))
         self._next_home = next_home
         self._plan()
@@ -379,7 +384,7 @@ class Cta:
         self.index: Dim3 = index
         self.linear = index[0] + grid.grid_dim[0] * (index[1] + grid.grid_dim[1] * index[2])
         self.rank: int = rank
-        self.sm = sm
+        self.sm: Sm = sm
         self.has_exited = False
         self.specials: dict[Any, Any] = {}
         sm.ctas.append(self)
@@ -469,7 +474,7 @@ class Cta:
         """Take note that a warp's last lane has exited; the CTA ends with its last warp. Fault
         ALLOC-LEAK.
         """
-        if self.has_exited or self.barriers.ended[0] != (1 << len(self.warps)) - 1:
+        if self.has_exited or not self.barriers.have_all_ended:
             return
         self.has_exited = True
         self.smem.reachable[0] = 0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from drywell.machine.lanes import LANES
 from drywell.machine.smem import RESERVED_BYTES
 from drywell.machine.tmem import TensorMemory
@@ -24,14 +22,15 @@ class Sm:
         self.index: int = index
         self.ctas: list[Cta] = []
         self.collectors: dict[str, Any] = {}
-        self.keeps = np.zeros(1, np.uint8)
+        self.keeps = grid.keeps[index : index + 1]
         self._tmem: TensorMemory | None = None
 
     @property
     def tmem(self) -> TensorMemory:
         """Return the SM's Tensor Memory (made when first asked for)."""
         if self._tmem is None:
-            self._tmem = TensorMemory(self.index, self.grid.options, self.ctas, self.grid.spare_tmem)
+            grid, words = self.grid, self.grid.tmem_words[self.index]
+            self._tmem = TensorMemory(self.index, grid.options, self.ctas, grid.spare_tmem, words)
         return self._tmem
 
     @property
@@ -43,7 +42,7 @@ class Sm:
             return 0
         if self.grid.spare_tmem:
             self.tmem.furnish()
-        return int(self.tmem.words.ctypes.data)
+        return self.grid.tmem_words_at + self.index * self.grid.tmem_words.strides[0]
 
     def leave(self, cta: Cta) -> None:
         """Let a CTA go that has exited. The cells of an idle SM that nobody looks at are for others."""

@@ -77,9 +77,10 @@ class SharedMemory:
         """Make it as a new one is, for another CTA."""
         self.cta, self.rank, self.base = cta, cta.rank, cta.rank << RANK_SHIFT
         self.data.fill(0)
-        used = np.flatnonzero(self.live.view(np.uint64))  # by eights: what is no mbarrier's is not read
-        for array in (self.words, self.phases, self.live) if used.size else ():
-            array.reshape(-1, 8)[used] = 0
+        live = self.live.tobytes()
+        first, last = live.find(1), live.rfind(1)  # what is no mbarrier's is not read
+        for array in (self.words, self.phases, self.live) if last >= 0 else ():
+            array[first : last + 1] = 0
         self.reachable[0] = 0
         self.ledgers = {}
 

@@ -8,7 +8,7 @@ CTA and `%smid` the modelled SM.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from drywell.machine.lanes import LANES
 from drywell.machine.smem import RESERVED_BYTES
 
 if TYPE_CHECKING:
+    from drywell.machine.grid import Cta
     from drywell.machine.warp import Warp
 
 Reader = Callable[["Warp"], Any]
+_Home = TypeVar("_Home")
 
 _LANE = np.arange(LANES, dtype=np.uint32)
 _BIT = (np.uint64(1) << np.arange(LANES, dtype=np.uint64)).astype(np.uint32)
@@ -33,11 +35,11 @@ def _tid(axis: int) -> Reader:
     return read_tid
 
 
-def _axes(name: str, read_dims: Callable[[Warp], tuple[int, int, int]]) -> dict[str, Reader]:
+def _axes(name: str, read_dims: Callable[[_Home], tuple[int, int, int]]) -> dict[str, Callable[[_Home], int]]:
     """Return the readers of `name`.x, .y and .z."""
 
-    def reader(axis: int) -> Reader:
-        return lambda warp: read_dims(warp)[axis]
+    def reader(axis: int) -> Callable[[_Home], int]:
+        return lambda home: read_dims(home)[axis]
 
     return {f"{name}.{letter}": reader(axis) for axis, letter in enumerate("xyz")}
 
@@ -48,16 +50,30 @@ def _cluster_counts(warp: Warp) -> tuple[int, int, int]:
     return gx // cx, gy // cy, gz // cz
 
 
-def _cluster_index(warp: Warp) -> tuple[int, int, int]:
-    x, y, z = warp.cta.index
-    cx, cy, cz = warp.grid.cluster_dim
+def _cluster_index(cta: Cta) -> tuple[int, int, int]:
+    x, y, z = cta.index
+    cx, cy, cz = cta.grid.cluster_dim
     return x // cx, y // cy, z // cz
 
 
-def _cta_in_cluster(warp: Warp) -> tuple[int, int, int]:
-    x, y, z = warp.cta.index
-    cx, cy, cz = warp.grid.cluster_dim
+def _index_in_cluster(cta: Cta) -> tuple[int, int, int]:
+    x, y, z = cta.index
+    cx, cy, cz = cta.grid.cluster_dim
     return x % cx, y % cy, z % cz
+
+
+_OF_CTA: dict[str, Callable[[Cta], int]] = {
+    **_axes("%ctaid", lambda cta: cta.index),
+    **_axes("%clusterid", _cluster_index),
+    **_axes("%cluster_ctaid", _index_in_cluster),
+    "%cluster_ctarank": lambda cta: cta.rank,
+    "%smid": lambda cta: cta.sm.index,
+}
+"""What is the same for the warps of one CTA, and not for those of another."""
+
+
+def _in_its_cta(read: Callable[[Cta], int]) -> Reader:
+    return lambda warp: read(warp.cta)
 
 
 def _globaltimer(warp: Warp) -> int:
@@ -78,22 +94,18 @@ _RESERVED_END = 288
 """Where the system's own data at the beginning of shared memory ends. MEASURED (H200, driver 580)."""
 
 _U32: dict[str, Reader] = {
+    **{name: _in_its_cta(read) for name, read in _OF_CTA.items()},
     "%tid.x": _tid(0),
     "%tid.y": _tid(1),
     "%tid.z": _tid(2),
     **_axes("%ntid", lambda w: w.grid.block_dim),
-    **_axes("%ctaid", lambda w: w.cta.index),
     **_axes("%nctaid", lambda w: w.grid.grid_dim),
-    **_axes("%clusterid", _cluster_index),
     **_axes("%nclusterid", _cluster_counts),
-    **_axes("%cluster_ctaid", _cta_in_cluster),
     **_axes("%cluster_nctaid", lambda w: w.grid.cluster_dim),
-    "%cluster_ctarank": lambda w: w.cta.rank,
     "%cluster_nctarank": lambda w: len(w.cluster.ctas),
     "%laneid": lambda w: _LANE,
     "%warpid": lambda w: w.index,
     "%nwarpid": lambda w: w.grid.gpu.max_warps_per_sm,
-    "%smid": lambda w: w.sm.index,
     "%nsmid": lambda w: len(w.grid.sms),
     "%lanemask_eq": lambda w: _BIT,
     "%lanemask_lt": lambda w: _BIT - np.uint32(1),
@@ -138,7 +150,6 @@ _VECTORS = (
 )
 
 _TIME = ("clock", "globaltimer", "pm")
-_OF_CTA = ("%ctaid", "%clusterid", "%cluster_ctaid", "%cluster_ctarank", "%smid")
 _OF_WARP = ("%tid", "%warpid")
 
 SPECIALS: dict[str, tuple[str, Reader]] = {
@@ -167,12 +178,12 @@ def special_type(name: str) -> str | None:
 
 def is_of_cta(name: str) -> bool:
     """Say whether a special register is the same for the warps of one CTA, and not for those of another."""
-    return name.startswith(_OF_CTA)
+    return name in _OF_CTA
 
 
-def value_of(warp: Warp, name: str) -> Any:
-    """Return what a scalar special register is: one number, or one per lane."""
-    return SPECIALS[name][1](warp)
+def value_in(cta: Cta, name: str) -> int:
+    """Return what a scalar special register is that is the same for the warps of a CTA."""
+    return _OF_CTA[name](cta)
 
 
 def read(warp: Warp, name: str) -> Any:

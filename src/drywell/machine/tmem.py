@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,6 +40,8 @@ POISON = 0x7FFF_7FFF
 """What a fresh cell holds: a NaN as f32, tf32, f16, bf16, e4m3 and e5m2 alike."""
 
 Cells = NDArray[np.uint32]
+
+
 class Planes(NamedTuple):
     """The cells of a Tensor Memory, which of them are written, and where both lie."""
 
@@ -132,12 +134,12 @@ class PairRequest:
         return f"its peer, CTA rank {peer}{end}, to execute tcgen05.alloc.cta_group::2 too"
 
 
-@lru_cache(maxsize=8)
-def _first_words(fresh: str, base: str) -> NDArray[np.uint64]:
-    """Return the words of an SM with the switches `tmem_fresh` and `tmem_base` (`OF_SM`)."""
-    words = np.zeros(len(OF_SM), np.uint64)
-    words[OF_SM["fill"]] = POISON if fresh == "poison" else 0
-    words[OF_SM["flag"]], words[OF_SM["is_plain"]] = fresh == "zero", base != "random"
+def words_of_sms(options: Options, count: int) -> NDArray[np.uint64]:
+    """Return the words of so many SMs (`OF_SM`), a row each, before anybody has come."""
+    words = np.zeros((count, len(OF_SM)), np.uint64)
+    words[:, OF_SM["fill"]] = POISON if options.tmem_fresh == "poison" else 0
+    words[:, OF_SM["flag"]] = options.tmem_fresh == "zero"
+    words[:, OF_SM["is_plain"]] = options.tmem_base != "random"
     return words
 
 
@@ -146,15 +148,21 @@ class TensorMemory:
     hold 16 bits only (None: none does), `sm_map` the granules taken.
 
     `permit` is the CTA that has allocated and not yet relinquished; nobody else on the SM allocates
-    meanwhile. `spare` are cells of SMs that need them no more.
+    meanwhile. `spare` are cells of SMs that need them no more, `words` its own of `words_of_sms`.
     """
 
     def __init__(
-        self, sm: int, options: Options, residents: Sequence[Cta] = (), spare: list[Planes] | None = None
+        self,
+        sm: int,
+        options: Options,
+        residents: Sequence[Cta] = (),
+        spare: list[Planes] | None = None,
+        words: NDArray[np.uint64] | None = None,
     ) -> None:
         self.sm = sm
         self.options = options
-        self.words = _first_words(options.tmem_fresh, options.tmem_base).copy()
+        self.words = words_of_sms(options, 1)[0] if words is None else words
+        self._at: Any = memoryview(self.words)  # type: ignore[arg-type]
         self._residents = residents
         self._spare: list[Planes] = [] if spare is None else spare
         self._planes = _NO_PLANES
@@ -174,21 +182,22 @@ class TensorMemory:
     @property
     def sm_map(self) -> int:
         """Return the granules taken, a bit each."""
-        return int(self.words[OF_SM["map"]])
+        granules: int = self._at[OF_SM["map"]]
+        return granules
 
     @sm_map.setter
     def sm_map(self, granules: int) -> None:
-        self.words[OF_SM["map"]] = granules
+        self._at[OF_SM["map"]] = granules
 
     @property
     def permit(self) -> Cta | None:
         """Return the CTA that alone may allocate."""
-        number = int(self.words[OF_SM["permit"]])
+        number = self._at[OF_SM["permit"]]
         return next((cta for cta in self._residents if cta.linear + 1 == number), None) if number else None
 
     @permit.setter
     def permit(self, cta: Cta | None) -> None:
-        self.words[OF_SM["permit"]] = 0 if cta is None else cta.linear + 1
+        self._at[OF_SM["permit"]] = 0 if cta is None else cta.linear + 1
 
     @cached_property
     def _random(self) -> random.Random:
@@ -198,14 +207,14 @@ class TensorMemory:
         """Have cells, those that another SM has no use for where there are such."""
         if self._planes is _NO_PLANES:
             self._planes = self._spare.pop() if self._spare else _new_planes()
-            self.words[OF_SM["cells"] : OF_SM["written"] + 1] = self._planes.addresses
+            self._at[OF_SM["cells"]], self._at[OF_SM["written"]] = self._planes.addresses
 
     def hand_on(self) -> None:
         """Let another SM have the cells, if no column is taken."""
         if not self.sm_map and self._planes is not _NO_PLANES:
             self._spare.append(self._planes)
             self._planes = _NO_PLANES
-            self.words[OF_SM["cells"]] = 0
+            self._at[OF_SM["cells"]] = 0
 
     # allocation
 
@@ -383,7 +392,7 @@ class TensorMemory:
         """Take back the permit of a CTA that ends; return what it leaks ('' for nothing). Leaked columns
         stay taken.
         """
-        if self.words[OF_SM["permit"]] == cta.linear + 1:
+        if self._at[OF_SM["permit"]] == cta.linear + 1:
             self.permit = None
         if not cta.tmem.mine:
             return ""

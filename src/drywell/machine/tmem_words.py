@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,23 +35,25 @@ class TmemHolding:
     base granule came from.
     """
 
-    __slots__ = ("flat", "pairs")
+    __slots__ = ("_at", "flat", "pairs")
 
     def __init__(self) -> None:
         self.flat = np.zeros(HOLDING["sizes"] + NUM_GRANULES, np.uint64)
+        self._at: Any = memoryview(self.flat)  # type: ignore[arg-type]
         self.renew()
 
     def renew(self) -> None:
         """Hold nothing, for another CTA."""
         self.flat.fill(0)
-        self.flat[HOLDING["last_cols"]] = NUM_COLS
+        self["last_cols"] = NUM_COLS
         self.pairs: dict[int, PairRequest] = {}
 
     def __getitem__(self, name: str) -> int:
-        return int(self.flat[HOLDING[name]])
+        word: int = self._at[HOLDING[name]]
+        return word
 
     def __setitem__(self, name: str, value: int) -> None:
-        self.flat[HOLDING[name]] = value
+        self._at[HOLDING[name]] = value
 
     @property
     def mine(self) -> int:

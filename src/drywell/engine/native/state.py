@@ -76,8 +76,7 @@ def row_of(cta: Cta) -> Words:
     if row is None:
         row = _new_row(cta)
     if owner is not cta:
-        row[ROW["keeps"]] = cta.sm.keeps.ctypes.data
-        row[ROW["has_cluster_arrivals"]] = cta.cluster.barrier.has_arrivals.ctypes.data
+        row[ROW["keeps"]] = cta.grid.keeps_at + cta.sm.index
         cta.tmem["sm"], cta.tmem["cta"] = cta.sm.tmem_words, cta.linear + 1
         cta.bank.row = cta, row
     return row
@@ -96,11 +95,12 @@ def _new_row(cta: Cta) -> Words:
         "ended": barriers.ended,
         "arrivals": barriers.arrivals,
         "pool": cta.bank.pool,
+        "has_cluster_arrivals": cta.cluster.berth.arrivals,
     }
     for name, array in arrays.items():
         row[ROW[name]] = array.ctypes.data
     row[ROW["end"]] = smem.end
-    row[ROW["num_warps"]] = len(cta.warps)
+    row[ROW["num_warps"]] = cta.grid.num_warps
     return row
 
 
@@ -117,7 +117,7 @@ class Blocks:
     """The blocks of a CTA's warps, one behind the other, as `machines`. `tables` are the run's."""
 
     def __init__(self, cta: Cta, tables: Tables) -> None:
-        count = len(cta.warps)
+        count = cta.grid.num_warps
         self._words = np.zeros((count, BLOCK_WORDS), np.uint64)
         words: dict[str, Any] = {
             "row": row_of(cta).ctypes.data,
@@ -135,8 +135,8 @@ class Blocks:
         first, flat = self._words.ctypes.data, memoryview(self._words.reshape(-1))  # type: ignore[arg-type]
         step = 8 * BLOCK_WORDS
         self.machines = [
-            Machine(warp, tables, first + k * step, flat[k * BLOCK_WORDS : (k + 1) * BLOCK_WORDS])
-            for k, warp in enumerate(cta.warps)
+            Machine(tables, first + k * step, flat[k * BLOCK_WORDS : (k + 1) * BLOCK_WORDS])
+            for k in range(count)
         ]
         self.renew(cta)
 
@@ -145,17 +145,14 @@ class Blocks:
         for other in cta.cluster.ctas:
             row_of(other)
         self._words[:] = self._first
-        for machine, warp in zip(self.machines, cta.warps, strict=True):
-            machine.warp = warp
 
 
 class Machine:
     """The block of one warp: where it lies, and `at`, its words."""
 
-    __slots__ = ("address", "at", "tables", "warp")
+    __slots__ = ("address", "at", "tables")
 
-    def __init__(self, warp: Warp, tables: Tables, address: int, at: Any) -> None:
-        self.warp = warp
+    def __init__(self, tables: Tables, address: int, at: Any) -> None:
         self.tables = tables
         self.address = address
         self.at = at
@@ -165,9 +162,9 @@ class Machine:
         """Return which kind of plan the code that has just left was missing, 0 for none."""
         return int(self.at[BLOCK["missed"]])
 
-    def learn(self) -> bool:
-        """Make the plan that was missing; say whether there is one now."""
+    def learn(self, warp: Warp) -> bool:
+        """Make the plan that was missing for the warp; say whether there is one now."""
         kind = self.missed
         self.at[BLOCK["missed"]] = 0
         key = self.at[BLOCK["key"] : BLOCK["key"] + KEY_WORDS]
-        return self.tables.learn(self.warp, kind, key.tolist())
+        return self.tables.learn(warp, kind, key.tolist())

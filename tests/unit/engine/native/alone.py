@@ -156,7 +156,7 @@ class Native:
         self.done: Counter[str] = Counter()
         self.left: Counter[str] = Counter()
         self._kept: list[Any] = []
-        self._contexts: dict[int, tuple[Any, Machine]] = {}
+        self._contexts: dict[int, tuple[Any, Any, Machine]] = {}
         self._tables: dict[int, Tables] = {}
 
     def step(self, compiler: Any, instruction: ops.Bound, inner: Any) -> Any:
@@ -179,7 +179,7 @@ class Native:
             (self.done if is_done else self.left)[name] += 1
             if not is_done:
                 if machine.missed:
-                    machine.learn()
+                    machine.learn(w)
                 return inner(w)
             w.grid.version += int(context[CONTEXT["changed"]])
             return None
@@ -188,7 +188,7 @@ class Native:
 
     def _context(self, w: Any) -> tuple[Any, Machine]:
         found = self._contexts.get(id(w))
-        if found is None or found[1].warp is not w:
+        if found is None or found[0] is not w:
             tables = self._tables.get(id(w.grid))
             if tables is None or tables.grid is not w.grid:
                 tables = self._tables[id(w.grid)] = Tables(w.grid)
@@ -196,8 +196,8 @@ class Native:
             self._kept.append(common)
             context = common.words.copy()
             context[CONTEXT["machine"]] = machine.address
-            found = self._contexts[id(w)] = context, machine
-        return found
+            found = self._contexts[id(w)] = w, context, machine
+        return found[1:]
 
 
 @contextmanager
