@@ -129,18 +129,18 @@ def rows(path: Path = TABLE) -> list[Row]:
 
 
 def equivalents() -> dict[tuple[str, str], str]:
-    """Return what readers have signed: (kernel, edit) -> why it is the same kernel."""
+    """Return what readers have signed: (kernel, edit) -> why it is the same kernel. Whether its seeds have
+    been run is in the table.
+    """
     with READ.open(encoding="utf-8", newline="") as file:
         return {(r["kernel"], r["edit"]): r["why"] for r in csv.DictReader(file, delimiter="\t")}
 
 
 def differing() -> dict[tuple[str, str], str]:
-    """Return the survivors that readers did not sign: (kernel, edit) -> how it may differ. `unsigned.tsv` has
-    beside them, as `no`, those that they call the same and whose seeds have not been run.
-    """
+    """Return the survivors that readers did not sign: (kernel, edit) -> how it differs or may differ."""
     with UNSIGNED.open(encoding="utf-8", newline="") as file:
-        rows = [r for r in csv.DictReader(file, delimiter="\t") if r["differs"] != "no"]
-    return {(r["kernel"], r["edit"]): f"{r['differs']}: {r['why']}" for r in rows}
+        rows = csv.DictReader(file, delimiter="\t")
+        return {(r["kernel"], r["edit"]): f"{r['differs']}: {r['why']}" for r in rows}
 
 
 @cache
@@ -261,13 +261,16 @@ buffers and a reader who had not seen the checker says why it is the same kernel
 (tests/mutation/equivalents.tsv). All others count as missed (tests/mutation/unsigned.tsv).
 
 **Of all {generated} mutants {found} are found: {percent:.1f} % of the {counted} that count.** {refused} are
-refused, {same} equivalent, {missed} differ or may differ, as a reader says.{left} Of a sample of {size},
-{sample_found} of {sample_counted} that differ from their kernel are found ({sample_percent:.1f} %).
+refused, {same} equivalent, {missed} differ or may differ, as a reader says.{left}
+
+Of a sample of {size}, {sample_found} of {sample_counted} that differ from their kernel are found
+({sample_percent:.1f} %).
 
 {conduct}
 """
-LEFT = """ {} are left, of which a reader says that they are the same but not all seeds have been run, or that
-nobody has read: they count as missed. Without them {:.1f} % would be found."""
+LEFT = """
+{} are left, which a reader has signed and whose seeds have not all been run, or which nobody has read: they
+count as missed. Without them {:.1f} % are found."""
 CONDUCT = """\
 Mutants run as one cluster of their kernel (tests/mutation/launches), which does what each of its clusters
 does. Those of the first five kernels, and of flash_fwd_ws up to number 208, were run as two clusters or four,

@@ -47,9 +47,11 @@ class Held:
     run: PageRun
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """A browser without a window."""
+    """A browser without a window, gone when the tests of pages are over: Playwright runs in a greenlet and
+    watches its process in a thread, which other tests do not want beside them.
+    """
     executable = chromium()
     if executable is None:
         if os.environ.get("DRYWELL_PAGE_TESTS") == "required":
