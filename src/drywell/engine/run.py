@@ -83,7 +83,7 @@ def _register_layout(widths: tuple[int, ...]) -> RegisterLayout:
     return RegisterLayout(widths)
 
 
-def kernel_of(executable: Executable, launch: Launch) -> Kernel:
+def _kernel_of(executable: Executable, launch: Launch) -> Kernel:
     """Return what a kernel needs of the machine."""
     start = executable.dynamic_shared_base if launch.dynamic_smem else executable.static_shared_end
     symbols = smem_symbols(executable)
@@ -95,6 +95,31 @@ def kernel_of(executable: Executable, launch: Launch) -> Kernel:
         symbols,
         executable.local_bytes,
         launch.max_registers,
+    )
+
+
+def grid_of(
+    executable: Executable,
+    launch: Launch,
+    gmem: GlobalMemory,
+    gpu: Gpu,
+    options: Options,
+    observers: Sequence[Observer] = (),
+    next_home: Callable[[], int | None] | None = None,
+) -> Grid:
+    """Return the grid of a launch; raises LaunchError for dimensions that cannot be."""
+    return Grid(
+        _kernel_of(executable, launch),
+        gmem=gmem,
+        gpu=gpu,
+        grid_dim=launch.grid,
+        block_dim=launch.block,
+        cluster_dim=launch.cluster,
+        params=launch.params,
+        options=options,
+        observers=observers,
+        is_explicit_cluster=launch.is_explicit_cluster,
+        next_home=next_home,
     )
 
 
@@ -347,20 +372,15 @@ def _run_share(
     are in no ledger: where an error tells of them, the run is taken again without. With `telling` it is not,
     and tells what clusters do.
     """
-    launch = given.launch
     observers, trace, threaded = given.observers, given.trace, given.threaded
-    grid = Grid(
-        kernel_of(given.executable, launch),
-        gmem=given.gmem,
-        gpu=given.gpu,
-        grid_dim=launch.grid,
-        block_dim=launch.block,
-        cluster_dim=launch.cluster,
-        params=launch.params,
-        options=given.options,
-        observers=observers if trace is None else (*observers, trace),
-        is_explicit_cluster=launch.is_explicit_cluster,
-        next_home=next_home,
+    grid = grid_of(
+        given.executable,
+        given.launch,
+        given.gmem,
+        given.gpu,
+        given.options,
+        observers if trace is None else (*observers, trace),
+        next_home,
     )
     if telling is not None:
         telling.begin(given, grid)

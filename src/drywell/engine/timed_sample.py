@@ -16,11 +16,10 @@ from drywell.base.options import Options
 from drywell.base.record import record
 from drywell.engine.lent import lent_threaded
 from drywell.engine.native.tensor_core_multiplier import Multiplier
-from drywell.engine.run import Launch, kernel_of
+from drywell.engine.run import Launch, grid_of
 from drywell.engine.timed import Tell, TimedScheduler
 from drywell.engine.timed_units import Flight, Units
 from drywell.machine.gmem import GlobalArray, GlobalMemory
-from drywell.machine.grid import Grid
 from drywell.machine.queue import AsyncOp
 from drywell.machine.tensor_map import ELEMENT_TYPES
 from drywell.machine.tma import read_map
@@ -249,17 +248,7 @@ def look(given: Given, clusters: Sequence[int], num_sms: int) -> Reuse | None:
 def _driver(given: Given, wanted: Wanted, threaded: Any, tell: Tell | None, units: Units) -> _Sampler:
     """Return what drives a grid that has only the clusters of a sample."""
     launch, options = given.launch, replace(given.options, schedule="timed", sms=wanted.num_sms)
-    grid = Grid(
-        kernel_of(given.executable, launch),
-        gmem=given.gmem,
-        gpu=given.gpu,
-        grid_dim=launch.grid,
-        block_dim=launch.block,
-        cluster_dim=launch.cluster,
-        params=launch.params,
-        options=options,
-        is_explicit_cluster=launch.is_explicit_cluster,
-    )
+    grid = grid_of(given.executable, launch, given.gmem, given.gpu, options)
     grid.multiplier = Multiplier()
     grid.confine(*(_first_cta(launch, number) for number in wanted.clusters))
     return _Sampler(threaded, grid, options, tuple, given.executable, tell, units)
