@@ -2,10 +2,12 @@
 
     python -m mutation.campaign [--per-kernel 20] [--seed 1] [--workers 2]    # run mutants: all, or samples
     python -m mutation.campaign --survivors 200 [--workers 2]                 # run survivors under more seeds
+    python -m mutation.campaign --only demo:40 demo:43 [--survivors 200]      # these mutants
     python -m mutation.campaign --only-page
 
-The first two write their rows into `fates.tsv` beside this file and all write docs/campaigns/mutation.md.
-Rows go to `--notes` (build/mutation.tsv) as they come; a campaign that was stopped goes on behind them.
+All but the last write their rows into `fates.tsv` beside this file and all write docs/campaigns/mutation.md.
+Rows go to `--notes` (build/mutation.tsv) as they come; a campaign that was stopped goes on behind them. Each
+row says on which commit it ran; seeds that ran on none are run anew, so keep the tree clean meanwhile.
 
 A survivor, of which nothing told, is run under so many schedules more, with poisoned memory; when each leaves
 the original's buffers, and an independent reader has said in `equivalents.tsv` why it is the same kernel, it
@@ -18,6 +20,7 @@ import argparse
 import csv
 import datetime
 import platform
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,7 +66,7 @@ PER_KERNEL, SEED, SEEDS = 20, 1, 200
 MISSED = ("changed", "survives")
 FIELDS = (
     *("kernel", "number", "line", "kind", "edit"),
-    *("outcome", "rules", "schedule", "same_seeds", "executed"),
+    *("outcome", "rules", "schedule", "same_seeds", "executed", "commit", "seeds_commit"),
 )
 
 T = TypeVar("T")
@@ -77,7 +80,8 @@ class Row:
 
     `same_seeds` says under how many seeds a survivor left the original's buffers, -1 that one did not; 0
     when it was not asked. `executed` says how often warps of the kernel itself execute the edited
-    instruction under the four schedules together.
+    instruction under the four schedules together. `commit` is the code that settled the outcome,
+    `seeds_commit` that which ran the seeds; '' where that was not written down.
     """
 
     kernel: str
@@ -90,6 +94,8 @@ class Row:
     schedule: str
     same_seeds: int
     executed: int
+    commit: str = ""
+    seeds_commit: str = ""
 
     @property
     def is_found(self) -> bool:
@@ -101,10 +107,28 @@ class Row:
         """Say whether it left the original's buffers under every seed of a whole campaign."""
         return self.same_seeds >= SEEDS
 
+    def owes(self, seeds: int) -> bool:
+        """Say whether it is a survivor that was not run under so many seeds, or on code that is no commit."""
+        is_committed = self.seeds_commit and not self.seeds_commit.endswith("+")
+        is_done = self.same_seeds >= seeds and is_committed
+        return self.outcome == "survives" and self.same_seeds >= 0 and not is_done
+
+    @property
+    def name(self) -> str:
+        """Return what `--only` calls it."""
+        return f"{self.kernel}:{self.number}"
+
     @property
     def key(self) -> tuple[str, str]:
         """Return what a second reader signs: kernel and edit."""
         return self.kernel, self.edit
+
+
+@cache
+def commit() -> str:
+    """Return the commit of the tree, with "+" behind it when there are changes that are in none."""
+    command = ("git", "describe", "--always", "--dirty=+", "--exclude=*")
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @cache
@@ -123,7 +147,7 @@ def rows(path: Path = TABLE) -> list[Row]:
     with path.open(encoding="utf-8", newline="") as file:
         return [
             Row(**{**row, **{name: int(row[name] or -1) for name in _NUMBERS}})  # type: ignore[arg-type]
-            for row in csv.DictReader(file, FIELDS, delimiter="\t")
+            for row in csv.DictReader(file, FIELDS, restval="", delimiter="\t")
             if row["kernel"] in KERNELS
         ]
 
@@ -179,7 +203,7 @@ def _row(kernel: str, found: Fate) -> Row:
     mutant = found.mutant
     executed = _executions(kernel)[mutant.span.line]
     said = (found.outcome, " ".join(found.rules), found.schedule, 0, executed)
-    return Row(kernel, mutant.number, mutant.span.line, mutant.kind, mutant.title, *said)
+    return Row(kernel, mutant.number, mutant.span.line, mutant.kind, mutant.title, *said, commit())
 
 
 def _asked(seeds: int, row: Row) -> Row:
@@ -188,22 +212,27 @@ def _asked(seeds: int, row: Row) -> Row:
     """
     mutant = every(row.kernel)[row.number]
     is_idle = row.executed <= 0 and _is_idle(mutant, _executions(row.kernel, seeds))
-    is_same = is_idle or is_equivalent(_original(row.kernel), mutant, seeds, row.same_seeds)
-    return replace(row, same_seeds=seeds if is_same else -1)
+    is_same = is_idle or is_equivalent(_original(row.kernel), mutant, seeds)
+    return replace(row, same_seeds=seeds if is_same else -1, seeds_commit=commit())
 
 
-def all_told(per_kernel: int | None, seed: int, workers: int, known: Iterable[Row]) -> Iterator[Row]:
-    """Run the mutants that are in none of the rows `known`, one after the other."""
-    done = {(row.kernel, row.number) for row in known}
+def all_told(
+    per_kernel: int | None, seed: int, workers: int, known: Iterable[Row], only: Sequence[str] = ()
+) -> Iterator[Row]:
+    """Run the mutants that are in none of the rows `known`, one after the other; `only` some, by name."""
+    done = {row.name for row in known}
     for kernel in KERNELS:
-        todo = [m.number for m in chosen(kernel, per_kernel, seed) if (kernel, m.number) not in done]
+        names = {m.number: f"{kernel}:{m.number}" for m in chosen(kernel, per_kernel, seed)}
+        todo = [k for k, name in names.items() if name not in done and (not only or name in only)]
         yield from _shared(workers, partial(_told, kernel), todo)
 
 
-def all_asked(seeds: int, workers: int, table: Iterable[Row]) -> Iterator[Row]:
-    """Run the survivors of a table under `seeds` seeds, those that were not yet."""
-    todo = [row for row in table if row.outcome == "survives" and 0 <= row.same_seeds < seeds]
-    yield from _shared(workers, partial(_asked, seeds), todo)
+def all_asked(seeds: int, workers: int, table: Iterable[Row], only: Sequence[str] = ()) -> Iterator[Row]:
+    """Run the survivors of a table under `seeds` seeds, those that owe them, first those that never were;
+    `only` some, by name.
+    """
+    todo = [row for row in table if row.owes(seeds) and (not only or row.name in only)]
+    yield from _shared(workers, partial(_asked, seeds), sorted(todo, key=lambda row: row.is_same))
 
 
 def _shared(workers: int, function: Callable[[T], Row], given: Sequence[T]) -> Iterator[Row]:
@@ -225,7 +254,8 @@ def merged(*tables: Iterable[Row]) -> list[Row]:
         key = order[row.kernel], row.number
         before = last.get(key, row)
         is_asked = before.edit == row.edit and row.outcome == before.outcome and row.same_seeds == 0
-        last[key] = replace(row, same_seeds=before.same_seeds) if is_asked else row
+        kept = replace(row, same_seeds=before.same_seeds, seeds_commit=before.seeds_commit)
+        last[key] = kept if is_asked else row
     return [last[key] for key in sorted(last)]
 
 
@@ -276,12 +306,13 @@ Mutants run as one cluster of their kernel (tests/mutation/launches), which does
 does. Those of the first five kernels, and of flash_fwd_ws up to number 208, were run as two clusters or four,
 on the code of 2026-11-30 and of the morning of 2026-12-01.
 
-Four readers signed, each for his rows, none of whom knew how a mutant had been judged. They were given PTX,
-launch file and edit, and asked whether any legal execution of the edited kernel can end otherwise. What a
-reader called unsure counts as missed. The reader of the sample (the second) had by accident seen eight rows
-of the rule catalogue. Four waits (gemm_1cta lines 568 and 649, gemm_2cta lines 1330 and 1342) he had called
-different, for the question put to him forbade to use a register before `tcgen05.wait::ld`; the third, asked
-without that rule, calls them the same by PTX ISA 9.7.16.6.4.5 and names the other reading of the text.
+Five readers signed, each for his rows, of whom the first four did not know how a mutant had been judged; the
+sixth, of eleven rows, knew that they are survivors. They were given PTX, launch file and edit, and asked
+whether any legal execution of the edited kernel can end otherwise. What a reader called unsure counts as
+missed. The reader of the sample (the second) had by accident seen eight rows of the rule catalogue. Four
+waits (gemm_1cta lines 568 and 649, gemm_2cta lines 1330 and 1342) he had called different, for the question
+put to him forbade to use a register before `tcgen05.wait::ld`; the third, asked without that rule, calls them
+the same by PTX ISA 9.7.16.6.4.5 and names the other reading of the text.
 
 An edited instruction that the kernel itself executes under none of the schedules is not run under them.
 """
@@ -333,7 +364,7 @@ def page(table: list[Row], signed: dict[tuple[str, str], str], command: str, see
         kept = (sum(r.kernel == kernel for r in rows) for rows in (missed, left))
         numbers = (len(mine), *(counts[o] for o in OUTCOMES), same, *kept)
         lines.append(f"| {kernel} | " + " | ".join(map(str, numbers)) + " |")
-    return "\n".join([*lines, "", *_missed(missed, how), *_equivalent(table, signed), ""])
+    return "\n".join([*lines, "", *_missed(missed, how), *_equivalent(table, signed), *_commits(table), ""])
 
 
 def _missed(table: list[Row], how: dict[tuple[str, str], str]) -> list[str]:
@@ -358,6 +389,16 @@ def _equivalent(table: list[Row], signed: dict[tuple[str, str], str]) -> list[st
     return lines
 
 
+def _commits(table: list[Row]) -> list[str]:
+    """Return how many outcomes and how many seeds come from which code."""
+    outcomes = Counter(row.commit for row in table)
+    seeds = Counter(row.seeds_commit for row in table if row.same_seeds)
+    lines = ["", "## On which code", "", "| commit | outcomes | seeds of survivors |", "|---|---:|---:|"]
+    for name in sorted({*outcomes, *seeds}):
+        lines.append(f"| {name or 'not written down'} | {outcomes[name]} | {seeds[name]} |")
+    return lines
+
+
 def main() -> int:
     """Run the campaign and write its table and page."""
     style = argparse.RawDescriptionHelpFormatter
@@ -366,6 +407,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=SEED, help="what draws the samples")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--survivors", type=int, metavar="SEEDS", help="run survivors under so many seeds")
+    parser.add_argument("--only", nargs="+", default=(), metavar="KERNEL:NUMBER", help="these mutants alone")
     parser.add_argument("--notes", type=Path, default=NOTES, help="where rows go as they come")
     parser.add_argument("--only-page", action="store_true", help="write the page anew from the table")
     given = parser.parse_args()
@@ -382,9 +424,9 @@ def _run(given: argparse.Namespace) -> None:
     """Run what the notes do not have yet, and write the table with it."""
     noted = rows(given.notes) if given.notes.exists() else []
     if given.survivors is None:
-        new = all_told(given.per_kernel, given.seed, given.workers, noted)
+        new = all_told(given.per_kernel, given.seed, given.workers, noted, given.only)
     else:
-        new = all_asked(given.survivors, given.workers, merged(rows(), noted))
+        new = all_asked(given.survivors, given.workers, merged(rows(), noted), given.only)
     for row in new:
         write([row], given.notes, "a")
         print(f"{row.kernel} {row.number} {row.outcome} {row.rules} {row.same_seeds}", flush=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from drywell.host.launch import load
 from drywell.host.mutation import mutants
 from drywell.host.mutation_run import fate, original, sampled
-from mutation.campaign import KERNELS, chosen
+from mutation.campaign import KERNELS, Row, chosen
 
 KERNEL = """.version 8.6
 .target sm_100a
@@ -48,3 +50,12 @@ def test_a_dropped_wait_of_the_demo_is_found_and_the_kernel_itself_is_not() -> N
     waits = [m for m in chosen("demo", 1000) if m.kind == "drop-wait"]
     assert len(waits) >= 4
     assert fate(base, waits[0]).outcome in ("found", "fault", "deadlock")
+
+
+def test_a_survivor_owes_its_seeds_until_a_commit_has_run_them_all() -> None:
+    row = Row("demo", 1, 6, "drop", "line 6: drop", "survives", "", "", 200, 8, seeds_commit="4316aaf")
+    assert not row.owes(200)
+    assert row.owes(201)
+    assert replace(row, seeds_commit="4316aaf+").owes(200)
+    assert replace(row, seeds_commit="").owes(200)
+    assert not replace(row, same_seeds=-1).owes(200)  # a seed has told it from its kernel
