@@ -419,7 +419,9 @@ def test_the_address_names_a_view_a_cell_and_a_moment(open_page: Open, demo: Hel
 
 def test_findings_are_on_the_map_and_open_from_the_verdict(open_page: Open, twin: Held) -> None:
     page = open_page(twin, view="tmem")
-    assert any(finding.where for finding in twin.run.findings)
+    finding = next(finding for finding in twin.run.findings if finding.where)
+    cta = next(one.cta for one in twin.run.ctas if one.index == finding.cta)
+    choose(page, "CTA", f"CTA {cta} !")
     expect(page.get_by_role("list", name="legend")).to_contain_text("first cell of a finding")
     said(page, "verdict").get_by_role("button").click()
     expect(page.get_by_role("tab", selected=True)).to_contain_text("Findings")
