@@ -99,7 +99,7 @@ def _checked(text: Source) -> tuple[Program | None, tuple[Diagnostic, ...], Sour
     tree, problems = parse(text)
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, text
-    program = check_module(tree, _declared(text))
+    program = check_module(tree, _declared(text), is_as_written=True)
     return program, (*problems, *_target_diagnostics(program), *program.diagnostics), text
 
 

@@ -82,7 +82,9 @@ class Function:
 
 @record
 class Program:
-    """A resolved module: immutable, free of text but for names and places."""
+    """A resolved module: immutable, free of text but for names and places. `is_as_written`: it is what its
+    source says, no more and no less; of a tree that was edited `source` has only the places.
+    """
 
     source: Source
     version: tuple[int, int]
@@ -90,11 +92,12 @@ class Program:
     functions: dict[str, Function]
     variables: tuple[Storage, ...]
     diagnostics: tuple[Diagnostic, ...]
+    is_as_written: bool = False
 
     @property
     def digest(self) -> str:
         """Return a digest of the text that all of it follows from, '' when there is none."""
-        text = self.source.text
+        text = self.source.text if self.is_as_written else ""
         return sha256(text.encode(errors="surrogatepass")).hexdigest() if text else ""
 
     @property
@@ -340,9 +343,9 @@ def _heads_differ(first: tree.Function, second: tree.Function) -> str:
     return "" if noreturn[0] == noreturn[1] else ".noreturn stands at one of them only"
 
 
-def check_module(module: tree.Module, source: Source) -> Program:
+def check_module(module: tree.Module, source: Source, is_as_written: bool = False) -> Program:
     """Resolve a module and return it with all diagnostics, errors included; never raises for what the text
-    says.
+    says. `is_as_written` says that the module is the whole of `source`, as it was parsed.
     """
     target = next((t for t in module.target if t.startswith("sm_")), "")
     resolver = _Resolver(Context(target, module.version))
@@ -350,7 +353,7 @@ def check_module(module: tree.Module, source: Source) -> Program:
         resolver.item(item)
     resolver.finish()
     variables = tuple(storage for _, storage in resolver.variables.values())
-    program = Program(source, module.version, target, resolver.functions, variables, ())
+    program = Program(source, module.version, target, resolver.functions, variables, (), is_as_written)
     found = (*resolver.context.diagnostics, *cross_check(program))
     return replace(program, diagnostics=_in_order(found))
 

@@ -32,8 +32,9 @@ HEADER = ".version 9.0\n.target sm_100a\n.address_size 64\n"
 
 
 def linked(text: str, entry: str = "k") -> Executable:
-    tree, problems = parse(Source("test.ptx", HEADER + text))
-    program = check_module(tree, Source("test.ptx", HEADER + text))
+    source = Source("test.ptx", HEADER + text)
+    tree, problems = parse(source)
+    program = check_module(tree, source, is_as_written=True)
     assert [] == [str(d) for d in (*problems, *program.diagnostics)]
     return link(program, entry)
 

@@ -6,8 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from drywell.base.span import Source
+from drywell.host.launch import launch, load
+from drywell.host.module import Module
+from drywell.program.module import check_module
+from drywell.ptx import parse
 from unit.engine.one_kernel import OWN_WORD, TID, text
 
 BODY = f"""{TID} {OWN_WORD} mov.u32 %w, 0;
@@ -45,3 +51,18 @@ def test_the_second_process_writes_no_unit_unless_an_entry_is_damaged(
     for path in (tmp_path / "objects").iterdir():
         path.write_bytes(path.read_bytes()[:-1])
     assert launched(BODY)[1:] == first[1:]
+
+
+def test_a_program_of_an_edited_tree_runs_code_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRYWELL_CACHE", str(tmp_path))
+    whole = text(BODY.replace("%w, 1;", "%w, %d;").replace("L:", "mov.u32 %d, 2; L:", 1), "out")
+    source = Source("k.ptx", whole.replace("cvt.rn.f16.s64 %h, %l;", ""))
+    edited = parse(Source("k.ptx", source.text.replace("%d, 2;", "%d, 3;")))[0]
+    came_out = []
+    for module in (load(source.text, "k.ptx"), Module(check_module(edited, source))):
+        out = np.zeros(32, np.uint32)
+        launch(module["k"], block=32, args=[out], check="off", engine="jit", workers=1)
+        came_out.append(out.tolist())
+    assert came_out == [[max(-(-t // step), 1) * t for t in range(32)] for step in (2, 3)]
