@@ -1,5 +1,5 @@
 /** Tensor Memory of a run, cell by cell: what a cell is for, which element or scale factors it holds, who wrote and reads it. */
-import type { PageCta, PageMma, PageRegion, PageRun, PageTouch } from "./record";
+import type { PageAllocation, PageCta, PageMma, PageRegion, PageRun, PageTouch } from "./record";
 import type { Cell } from "./state.svelte";
 
 export const NUM_LANES = 128;
@@ -21,6 +21,13 @@ export interface Rect {
 export interface Area extends Rect {
   paint: Paint;
   names: string[];
+}
+
+/** Columns that belong together, as a bar of the ruler shows them. */
+export interface Held {
+  column: number;
+  num_cols: number;
+  label: string;
 }
 
 const PAINTS: Record<string, Paint> = {
@@ -91,6 +98,11 @@ export function gapsOf(region: PageRegion): Rect[] {
     next = last + 1;
   }
   return gaps;
+}
+
+/** Returns the bars of allocations. */
+export function heldBy(allocations: PageAllocation[]): Held[] {
+  return allocations.map(({ column, num_cols }) => ({ column, num_cols, label: `tcgen05.alloc ${num_cols}` }));
 }
 
 export function holds(rect: Rect, { lane, col }: Cell): boolean {
