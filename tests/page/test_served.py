@@ -3,51 +3,22 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from drywell.host.page import path_of
-
-CORPUS = Path(__file__).parents[1] / "corpus"
-SPIN = """\
-.version 8.6
-.target sm_100a
-.address_size 64
-.visible .entry spin(.param .u64 x) {
-  .reg .b64 %p;
-  .reg .b32 %v;
-  .reg .pred %q;
-  ld.param.u64 %p, [x];
-again:
-  atom.global.add.u32 %v, [%p], 1;
-  setp.lt.u32 %q, %v, 2000000000;
-  @%q bra again;
-  ret;
-}
-"""
-SPIN_TOML = """\
-module = "spin.ptx"
-block = [32, 1, 1]
-buffers.x = { dtype = "u32", shape = [1] }
-args = [{ pointer = "x" }]
-"""
+from kernel_folder import CORPUS, fill
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server as people start it; its folder has right, wrong and endless kernels."""
     folder = tmp_path_factory.mktemp("kernels")
-    for path in (*CORPUS.glob("tirx/tmem_roundtrip*.*"), *CORPUS.glob("gluon/tc_2cta_f16.*")):
-        shutil.copy(path, folder)
-    (folder / "spin.ptx").write_text(SPIN)
-    (folder / "spin.toml").write_text(SPIN_TOML)
-    (folder / "absent.toml").write_text('module = "nowhere.ptx"\n')
+    fill(folder)
     command = [sys.executable, "-u", "-m", "drywell", "explore", "--port", "0", "tmem_roundtrip.toml"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

@@ -21,38 +21,15 @@ from starlette.testclient import TestClient
 from drywell.host.page import page_of, path_of
 from drywell.report.page_data import encode_page, read_page
 from drywell.web.server import Service
+from kernel_folder import fill
 
-ROUNDTRIP = Path(__file__).parents[2] / "corpus" / "tirx"
-SPIN = """\
-.version 8.6
-.target sm_100a
-.address_size 64
-.visible .entry spin(.param .u64 x) {
-  .reg .b64 %p;
-  .reg .b32 %v;
-  .reg .pred %q;
-  ld.param.u64 %p, [x];
-again:
-  atom.global.add.u32 %v, [%p], 1;
-  setp.lt.u32 %q, %v, 2000000000;
-  @%q bra again;
-  ret;
-}
-"""
 HERE = "http://127.0.0.1:8020"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mine")
-    for name in ("tmem_roundtrip", "tmem_roundtrip_racy"):
-        for kind in ("toml", "ptx"):
-            (folder / f"{name}.{kind}").write_text((ROUNDTRIP / f"{name}.{kind}").read_text())
-    (folder / "spin.ptx").write_text(SPIN)
-    (folder / "spin.toml").write_text(
-        'module = "spin.ptx"\nblock = [32, 1, 1]\nbuffers.x = { dtype = "u32", shape = [1] }\n'
-        'args = [{ pointer = "x" }]\n'
-    )
+    fill(folder)
     return folder
 
 
@@ -105,11 +82,10 @@ def test_a_kernel_with_a_mistake_comes_back_with_its_findings(client: TestClient
     assert "FREE-BEFORE-DONE" in {finding["rule"] for finding in said[-1][1]["findings"]}
 
 
-def test_what_cannot_be_run_is_said_in_the_stream(client: TestClient, folder: Path) -> None:
-    (folder / "bad.toml").write_text('module = "absent.ptx"\n')
-    said = events(client.post("/api/run", json={"launch": "folder/bad.toml"}).text)
+def test_what_cannot_be_run_is_said_in_the_stream(client: TestClient) -> None:
+    said = events(client.post("/api/run", json={"launch": "folder/absent.toml"}).text)
     assert said[-1][0] == "refused"
-    assert "absent.ptx" in said[-1][1]["message"]
+    assert "nowhere.ptx" in said[-1][1]["message"]
 
 
 def test_a_new_run_ends_the_one_under_way(client: TestClient) -> None:
