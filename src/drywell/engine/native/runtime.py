@@ -40,13 +40,6 @@ def find(name: str) -> int:
     return _loaded[name].addresses[name]
 
 
-def install() -> None:
-    """Make all functions known to LLVM."""
-    for name, function in functions().items():
-        if not function.is_internal:
-            find(name)
-
-
 def _compiled(name: str) -> Code:
     """Compile a function with those that are its part's own."""
     if name == TENSOR_CORE:

@@ -17,13 +17,12 @@ from drywell.base.dtypes import TYPES
 from drywell.engine import lent
 from drywell.engine import threaded as threads
 from drywell.engine.compiled_context import GridContext
+from drywell.engine.jit import compile_function
 from drywell.engine.llvm_memory import CONTEXT
 from drywell.engine.llvm_text import Lanes, Module, Writer, constant, vector
-from drywell.engine.native import runtime
 from drywell.engine.native.learn import Tables
 from drywell.engine.native.state import Blocks, Machine
 from drywell.engine.native.table import NativeForm, native_form
-from drywell.engine.object_cache import load_or_compile
 from drywell.isa.declare import Op
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.windows import CALL_PARAMS, RANK_SHIFT
@@ -123,7 +122,7 @@ class OneInstruction:
                 new, kind = self.w.let(f"zext {kind} {new} to {vector(8)}"), vector(8)
             self.w.do(f"store {kind} {new}, ptr {self._address(operand)}, align 1")
 
-    def text(self, instruction: ops.Bound, form: NativeForm) -> str:
+    def module(self, instruction: ops.Bound, form: NativeForm) -> Module:
         native = form.emit(self, instruction)
         self.w.do(f"br i1 {native.done}, label %go, label %no")
         self.w.label("go")
@@ -145,14 +144,13 @@ class OneInstruction:
                 "}",
             ]
         )
-        return self.w.module.text()
+        return self.w.module
 
 
 class Native:
     """Tries native forms first; counts by declaration how often one did it and how often it left."""
 
     def __init__(self) -> None:
-        runtime.install()
         self.done: Counter[str] = Counter()
         self.left: Counter[str] = Counter()
         self._kept: list[Any] = []
@@ -163,7 +161,7 @@ class Native:
         form = native_form(instruction)
         if form is None or instruction.declaration.name in _ENDS:
             return inner
-        code = load_or_compile(OneInstruction(compiler).text(instruction, form), ("one",))
+        code = compile_function(OneInstruction(compiler).module(instruction, form), "one")
         self._kept.append(code)
         pointers = [ctypes.c_void_p] * 2
         function = code.function("one", *pointers, ctypes.c_uint32, ctypes.c_uint64)
