@@ -119,7 +119,7 @@ class CtaContexts:
         for name, column in columns.items():
             words[:, CONTEXT[name]] = column
         self._first = words.copy()
-        first, flat = words.ctypes.data, memoryview(words.reshape(-1))  # type: ignore[arg-type]
+        first, flat = words.ctypes.data, words.reshape(-1).data
         self.contexts = [
             WarpContext(
                 first + k * words.strides[0],

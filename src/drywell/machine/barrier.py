@@ -154,7 +154,7 @@ class NamedBarriers:
         flat, count = self._all.reshape(-1), NUM_BARRIERS * BARRIER_WORDS
         self.words: Words = flat[:count].reshape(NUM_BARRIERS, BARRIER_WORDS)
         self.ended: Words = flat[-1:]
-        self._ended = memoryview(self.ended)  # type: ignore[arg-type]
+        self._ended = self.ended.data
         arrivals = flat[count : count + NUM_BARRIERS * MAX_WARPS // 2].view(np.uint32)
         self.arrivals: NDArray[np.uint32] = arrivals.reshape(NUM_BARRIERS, MAX_WARPS)
 

@@ -162,7 +162,7 @@ class TensorMemory:
         self.sm = sm
         self.options = options
         self.words = words_of_sms(options, 1)[0] if words is None else words
-        self._at: Any = memoryview(self.words)  # type: ignore[arg-type]
+        self._at = self.words.data
         self._residents = residents
         self._spare: list[Planes] = [] if spare is None else spare
         self._planes = _NO_PLANES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class TmemHolding:
 
     def __init__(self) -> None:
         self.flat = np.zeros(HOLDING["sizes"] + NUM_GRANULES, np.uint64)
-        self._at: Any = memoryview(self.flat)  # type: ignore[arg-type]
+        self._at = self.flat.data
         self.renew()
 
     def renew(self) -> None:

@@ -132,7 +132,7 @@ class Blocks:
         for name, value in words.items():
             self._words[:, BLOCK[name]] = value
         self._first = self._words.copy()
-        first, flat = self._words.ctypes.data, memoryview(self._words.reshape(-1))  # type: ignore[arg-type]
+        first, flat = self._words.ctypes.data, self._words.reshape(-1).data
         step = 8 * BLOCK_WORDS
         self.machines = [
             Machine(tables, first + k * step, flat[k * BLOCK_WORDS : (k + 1) * BLOCK_WORDS])
