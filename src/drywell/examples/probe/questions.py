@@ -15,6 +15,7 @@ UNASKED = {
     "A24": "any moment is allowed",
     "A25": "no program can make sure that a CTA has not started",
     "A40": "which of the two comes first is open on hardware",
+    "A41": "no program can hold back an arrive",
     "P6": "a cache hint changes no value",
     "P7": "they are not hardware time by design",
     "P8": "the addresses are Drywell's own",

@@ -144,8 +144,14 @@ class Barriers:
         share = self.share(event.agent, touch)
         del self.lives[life.sync]
         self.ended.append(life)
-        late = next((use for use in life.uses.values() if not share.knows(use)), None)
-        why = f"nothing orders it behind {late.who}" if late is not None else ""
+        late = [(use.who, use.span) for use in life.uses.values() if not share.knows(use)]
+        late += [
+            (f"the arrive of the tcgen05.commit of line {op.span.line}", op.span)
+            for component, op in life.commits.items()
+            if share.known.get(component, 0) < op.number
+        ]
+        who, other = late[0] if late else ("", life.init.span)
+        why = f"nothing orders it behind {who}" if late else ""
         if event.tx_bytes:
             why = f"{abs(event.tx_bytes)} bytes of its phase {life.phase} are still to come"
         if why:
@@ -154,8 +160,8 @@ class Barriers:
                 "MBAR-REINIT",
                 f"{self.name(life)} is invalidated while it is in use: {why}",
                 touch,
-                late.span if late is not None else life.init.span,
-                "put a barrier of the CTA between the last wait on it and the inval",
+                other,
+                "wait for its last phase, and put a barrier of the CTA between the last wait and the inval",
             )
 
     def _fenced(self, event: Fenced) -> None:
@@ -214,6 +220,10 @@ class Barriers:
         if event.what in ARRIVALS and not event.agent.operation:
             life.arrived_in[share.warp.base] = event.round
             life.expects = [e for e in life.expects if not share.knows(e[0])]
+        if event.what in ARRIVALS and event.agent.operation:
+            op = self.happens.operations[event.agent.operation]
+            if op.work.role == "commit":
+                life.commits[self.happens.commits_of(op)] = op
         if event.what == "complete":
             life.completes.append((event, share.warp, share.time))
         if event.what == "expect":

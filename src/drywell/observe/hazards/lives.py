@@ -7,7 +7,7 @@ from typing import Final
 
 from drywell.base.events import BarrierChanged, Sync
 from drywell.base.span import Span
-from drywell.observe.hazards.agents import WarpClocks
+from drywell.observe.hazards.agents import Operation, WarpClocks
 from drywell.observe.hazards.clock import LANES, Known
 
 ALL_LANES: Final = tuple(range(LANES))
@@ -65,7 +65,8 @@ class Life:
     `expects` the expect_tx that no arrive has followed, `completes` the bytes that came. Of phases
     before: `before` the arrivals of the last one, `ends` what each tells those who see its end, `passes`
     who saw it first, by warp. By warp: `seen_by` the last phase it saw the end of, `arrived_in` the last
-    it arrived in, `uses` what it did last. `arrivers` are the CTAs that ever arrived, `is_fine_for` the
+    it arrived in, `uses` what it did last. `commits` is the last commit to arrive, by the component of its
+    thread's commits. `arrivers` are the CTAs that ever arrived, `is_fine_for` the
     lanes whose order behind the init has been judged. `bytes` are all that expected bytes or brought some,
     each with the moment at which it was issued.
     """
@@ -87,6 +88,7 @@ class Life:
     seen_by: dict[int, int] = field(default_factory=dict)
     arrived_in: dict[int, int] = field(default_factory=dict)
     uses: dict[int, Touch] = field(default_factory=dict)
+    commits: dict[int, Operation] = field(default_factory=dict)
     arrivers: set[int] = field(default_factory=set)
     is_fine_for: set[tuple[int, int]] = field(default_factory=set)
     bytes: list[tuple[int, BarrierChanged]] = field(default_factory=list)

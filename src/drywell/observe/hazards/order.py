@@ -32,6 +32,7 @@ from drywell.base.events import (
     TmemAllocated,
 )
 from drywell.layout.tmem import NUM_COLS, NUM_LANES
+from drywell.machine.mbarrier import WORD_BYTES
 from drywell.machine.windows import GLOBAL_BASE, OFFSET_MASK
 from drywell.observe.hazards.agents import Conflict, Operation, Place, WarpClocks
 from drywell.observe.hazards.clock import EMPTY, LANES, NOTHING, Clock, Known, joined
@@ -100,6 +101,10 @@ class Happens:
             if key[0] in ("pipe", "tmem_ld", "tmem_st"):
                 self._own.setdefault(key[1], set()).add(found)
         return found
+
+    def commits_of(self, op: Operation) -> int:
+        """Return the component of the arrivals of a thread's commits, which come in their order."""
+        return self.component(("commits", op.warp.base, op.lanes[0]))
 
     def _started(self, event: CtaStarted) -> None:
         self.sm_of[event.cta] = event.sm
@@ -243,9 +248,11 @@ class Happens:
 
     def _barrier(self, event: BarrierChanged) -> None:
         """Follow an mbarrier: arrivals carry clocks into its phase; `round` goes on counting over its
-        lives.
+        lives, each of which begins and ends with a write of its word.
         """
         sync = Sync("mbarrier", event.home, event.offset)
+        if event.what in ("init", "inval"):
+            self._access(_word(event))
         if event.what == "init":
             last = self._lives.get(sync, 0)
             self._lives[sync] = last + _KEPT_USES + self._phases.get(sync, 0)
@@ -275,7 +282,7 @@ class Happens:
         if op.work.role == "commit":
             pipe = self.component(("pipe", op.warp.base, op.lanes[0], op.work.cta_group))
             inherited = self.judge.inherited.get(pipe, NOTHING)
-            clock = op.carries.knowing(inherited)
+            clock = op.carries.knowing({**inherited, self.commits_of(op): op.number})
             return replace(clock, before=joined(clock.before, inherited)) if inherited else clock
         if op.work.role == "arrive":
             return op.carries
@@ -447,6 +454,13 @@ class Happens:
             self.freed(event, where, shadow, self.warps[event.agent.cta, event.agent.warp])
         if not event.is_free:
             shadow.clear(where)
+
+
+def _word(event: BarrierChanged) -> Access:
+    """Return the write of the word, through the generic proxy, that an init or an inval of an mbarrier is."""
+    lanes = event.lanes
+    words = (event.offset,) * len(lanes)
+    return Access(event.agent, "shared", words, WORD_BYTES, True, "generic", lanes, event.span, event.home)
 
 
 def _spread(first: Any, size: int) -> Any:
