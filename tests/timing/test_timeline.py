@@ -123,9 +123,11 @@ def test_a_run_is_the_same_every_time_and_the_numbers_are_right() -> None:
     assert first is not None and second is not None and first.events == second.events
 
 
-def test_a_timeline_needs_the_clock() -> None:
-    with pytest.raises(drywell.LaunchError, match="schedule='timed'"):
-        packaged.gemm(128, 128, 64, observe=("timeline",))
+def test_a_timeline_brings_the_clock_unless_something_else_is_asked_for() -> None:
+    assert packaged.gemm(128, 128, 64, observe=("timeline",)).result.timeline is not None
+    for asked in ({"schedule": "eager"}, {"schedule": "lazy"}, {"seed": 1}):
+        with pytest.raises(drywell.LaunchError, match="schedule='timed'"):
+            packaged.gemm(128, 128, 64, observe=("timeline",), **asked)
 
 
 def test_lanes_of_one_word_share_it_and_words_of_one_bank_follow_each_other() -> None:

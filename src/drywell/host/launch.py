@@ -39,7 +39,7 @@ def launch(
     check: str = "ptx",
     numerics: str = "exact",
     engine: str = "auto",
-    schedule: str = "eager",
+    schedule: str | None = None,
     observe: Sequence[str] = (),
     max_instructions: int = 10**9,
     seed: int | None = None,
@@ -57,7 +57,8 @@ def launch(
 
     `args` holds one value per parameter: NumPy arrays, CPU torch tensors or DLPack objects for pointers,
     numbers, `tensor_map(...)`, `packed(...)`, None for a null pointer. `check` is how much the hazard checker
-    looks for (`off`, `hw`, `ptx`, `strict`; docs/design/checker.md). `seed` asks for the seeded schedule.
+    looks for (`off`, `hw`, `ptx`, `strict`; docs/design/checker.md). `schedule` is when asynchronous work
+    completes: eager, lazy, seeded, timed (None: what `seed` or observe=("timeline",) asks for, else eager).
     `workers` is how many processes may share the clusters (None: as many as there are cores, for a grid that
     is worth it); they do with check="off", nothing observed, the eager schedule and a kernel whose clusters
     cannot notice each other, otherwise one process runs them all, as `Result.alone` says.
@@ -72,15 +73,22 @@ def launch(
     if executor is not None:
         raise UnsupportedError("executors do not exist yet")
     options = read_options(
-        gpu, numerics, engine, schedule, seed, sms, workers, max_instructions, dict(switches or {})
+        gpu,
+        numerics,
+        engine,
+        schedule,
+        "timeline" in observe,
+        seed,
+        sms,
+        workers,
+        max_instructions,
+        dict(switches or {}),
     )
     machine, executable = _clocked(arch.load(gpu), clock_mhz), link(kernel.module.program, kernel.name)
     shape = shape_of(executable, machine, grid, block, cluster, dynamic_smem)
     is_watched = check != "off" or bool(observe) or bool(observers) or trace is not None
     gmem = GlobalMemory(wants_workers(shape, machine, options, is_watched))
     placement = Placement(gmem, math.prod(shape.grid), dict(names or {}), arrays_of(args))
-    if "timeline" in observe and options.schedule != "timed":
-        raise LaunchError("observe='timeline' needs the clock\n  hint: pass schedule='timed'")
     ghz = machine.boost_clock_mhz / 1000
     watch = watch_of(check, observe, executable, gmem, shape.grid, declared, ghz, observers)
     tell = None if watch.timeline is None else watch.timeline.on

@@ -16,14 +16,20 @@ def read_options(
     gpu: str,
     numerics: str,
     engine: str,
-    schedule: str,
+    schedule: str | None,
+    is_clocked: bool,
     seed: int | None,
     sms: int | None,
     workers: int | None,
     max_instructions: int,
     switches: Mapping[str, Any],
 ) -> Options:
-    """Return the options of a launch; LaunchError or UnsupportedError for what cannot be."""
+    """Return the options of a launch; LaunchError or UnsupportedError for what cannot be.
+
+    Without a `schedule`, a seed asks for seeded, `is_clocked` (somebody wants the cycles) for timed.
+    """
+    if schedule is None:
+        schedule = "seeded" if seed is not None else "timed" if is_clocked else "eager"
     if numerics not in ("exact", "fast"):
         raise LaunchError(f"numerics='{numerics}': choose 'exact' or 'fast'")
     if engine not in ("auto", "jit", "interpreter"):
@@ -32,6 +38,11 @@ def read_options(
         raise LaunchError(f"schedule='{schedule}': choose one of {', '.join(_SCHEDULES)}")
     if seed is not None and schedule == "eager":
         schedule = "seeded"
+    if is_clocked and schedule != "timed":
+        raise LaunchError(
+            f"observe='timeline' needs the clock, which the {schedule} schedule does not have\n"
+            "  hint: leave out schedule and seed, or pass schedule='timed'"
+        )
     for name, count in (("sms", sms), ("workers", workers), ("max_instructions", max_instructions)):
         if count is not None and count < 1:
             raise LaunchError(f"{name}={count}: at least one is needed")
