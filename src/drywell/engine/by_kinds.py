@@ -7,12 +7,12 @@ anything is not as it should be, the launch is run again as a whole, observed, a
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from drywell.base.events import Observer
+from drywell.base.last_used import FoundOnce
 from drywell.base.span import Span
 from drywell.engine.footprints import are_apart, written_arrays
 from drywell.engine.kinds import MOST_PLACES, MOST_WARPS, Kinds, Seen
@@ -23,8 +23,6 @@ Digest = tuple[int, ...]
 Found = Any
 """What a judge says of a cluster; only the judge knows how to read it."""
 
-NUM_KEPT = 16
-"""Programs, run in some way, whose known kinds are kept in a process, those used last."""
 MOST_KNOWN = 4096
 """Kinds that are known of one of them at most."""
 
@@ -94,17 +92,12 @@ class Verdict:
     num_clusters: int
 
 
-_known: OrderedDict[Hashable, tuple[Any, Known]] = OrderedDict()
+_known: FoundOnce[Known] = FoundOnce()
 
 
 def known_of(executable: Executable, key: Hashable) -> Known:
     """Return what is known of the kinds of an executable run in the way `key`."""
-    whole = id(executable.program), executable.entry.name, key
-    found = _known.setdefault(whole, (executable.program, Known()))
-    _known.move_to_end(whole)
-    while len(_known) > NUM_KEPT:
-        _known.popitem(last=False)
-    return found[1]
+    return _known.of(executable.program, Known, executable.entry.name, key)
 
 
 def may_compare(executable: Executable, num_clusters: int, num_warps: int) -> bool:
@@ -125,17 +118,14 @@ class Facts:
 
 def facts_of(executable: Executable) -> Facts:
     """Return what the text of an executable says, found once per program and entry."""
-    key = id(executable.program), executable.entry.name
-    found = _facts.get(key)
-    if found is None:
-        facts = Facts(why_not(executable) is None, divisions(executable))
-        found = _facts[key] = executable.program, facts
-        while len(_facts) > NUM_KEPT:
-            _facts.popitem(last=False)
-    return found[1]
+
+    def find() -> Facts:
+        return Facts(why_not(executable) is None, divisions(executable))
+
+    return _facts.of(executable.program, find, executable.entry.name)
 
 
-_facts: OrderedDict[Hashable, tuple[Any, Facts]] = OrderedDict()
+_facts: FoundOnce[Facts] = FoundOnce()
 
 
 def judge_kinds(

@@ -7,7 +7,6 @@ compiled, in the variant (all lanes, or masked) in which it was wanted.
 from __future__ import annotations
 
 import ctypes
-from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drywell.base.last_used import FoundOnce
 from drywell.engine.compiled_layout import GOES_ON, STATUSES, UNIT_NAME, Forms, Layout, lay_out
 from drywell.engine.llvm_memory import word
 from drywell.program.link import Executable
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 HOT = 8
 """Executions after which a place is compiled: by then interpreting has cost as much."""
-
-NUM_KEPT = 16
-"""Executables whose compiled code is kept in a process, those used last."""
 
 NEVER = -1
 """The heat of a place at which compiled code is not entered; 0: it is; else how often the place must still be
@@ -78,7 +75,7 @@ class CompiledCode:
         self.full, self.masked = (Variant(layout, is_full, patience) for is_full in (True, False))
 
 
-_kept: OrderedDict[Any, tuple[Any, CompiledCode]] = OrderedDict()
+_kept: FoundOnce[CompiledCode] = FoundOnce()
 
 
 def compiled_code(
@@ -98,18 +95,15 @@ def compiled_code(
     program, entry = executable.program, executable.entry.name
     places = tuple(sorted(addresses.items()))
     is_told = divisions is not None
-    key = (id(program), entry, places, forms, tuple(sorted(watched)), is_observed, is_eager, is_told)
-    found = _kept.get(key)
-    if found is None:
-        facts = program.digest, entry, places, f"{forms.__module__}.{forms.__qualname__}", *key[4:6], is_told
+    way = tuple(sorted(watched)), is_observed, is_told
+
+    def make() -> CompiledCode:
+        facts = program.digest, entry, places, f"{forms.__module__}.{forms.__qualname__}", *way
         identity = sha256(repr(facts).encode()).hexdigest() if program.digest else ""
         layout = lay_out(executable, addresses, forms, frozenset(watched), is_observed, identity, divisions)
-        found = _kept[key] = program, CompiledCode(layout, 1 if is_eager else HOT)
-        while len(_kept) > NUM_KEPT:
-            _kept.popitem(last=False)
-    else:
-        _kept.move_to_end(key)
-    return found[1]
+        return CompiledCode(layout, 1 if is_eager else HOT)
+
+    return _kept.of(program, make, entry, places, forms, *way, is_eager)
 
 
 # -------------------------------------------------------------------- from unit to unit

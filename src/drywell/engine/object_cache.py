@@ -15,7 +15,6 @@ import ctypes
 import json
 import re
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +25,7 @@ from typing import Any
 import llvmlite
 from llvmlite import binding as llvm
 
+from drywell.base.last_used import LastUsed
 from drywell.base.object_store import ObjectStore, default_folder
 from drywell.base.own_code import is_own_digest, own_digest
 
@@ -90,7 +90,7 @@ def load_or_compile(
         cpu, features = host_cpu, host_features if features is None else features
     target = Target(cpu, features or "", optimise, vectorise)
     key = _key(text, names, target)
-    return _known(key) or _remember(key, _load(key, text, names, target))
+    return _loaded.get(key) or _loaded.put(key, _load(key, text, names, target))
 
 
 def keep(identity: str, code: Code, more: Sequence[Any] = ()) -> None:
@@ -107,7 +107,7 @@ def kept(identity: str, names: Sequence[str], find: Callable[[str, Sequence[Any]
     `find` gives the address of a function that it calls (0: there is none), from its name and `more`.
     """
     key, folder = _note_key(identity), default_folder()
-    code = _known(key)
+    code = _loaded.get(key)
     if code is not None or folder is None or not own_digest():
         return code
     store, begun = _store(folder), process_time()
@@ -122,7 +122,7 @@ def kept(identity: str, names: Sequence[str], find: Callable[[str, Sequence[Any]
     tracker = _linker.link(key, image, names, imports)
     addresses = {name: int(tracker[name]) for name in names}
     seconds = {"load": process_time() - begun}
-    return _remember(key, Code(addresses, True, seconds, tracker, told["object"], tuple(told["calls"])))
+    return _loaded.put(key, Code(addresses, True, seconds, tracker, told["object"], tuple(told["calls"])))
 
 
 def declared_in(text: str) -> tuple[str, ...]:
@@ -144,22 +144,7 @@ def emit(text: str, target: Target) -> bytes:
 
 
 # -------------------------------------------------------------------- what is kept in this process
-_loaded: OrderedDict[str, Code] = OrderedDict()
-
-
-def _known(key: str) -> Code | None:
-    """Return the code of a key, if it is loaded."""
-    code = _loaded.get(key)
-    if code is not None:
-        _loaded.move_to_end(key)
-    return code
-
-
-def _remember(key: str, code: Code) -> Code:
-    _loaded[key] = code
-    while len(_loaded) > NUM_KEPT:
-        _loaded.popitem(last=False)
-    return code
+_loaded: LastUsed[str, Code] = LastUsed(NUM_KEPT)
 
 
 class _Linker:

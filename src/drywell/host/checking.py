@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +11,7 @@ from typing import Any
 from drywell.base.diagnostic import Finding, Severity
 from drywell.base.errors import LaunchError, UnsupportedError
 from drywell.base.events import Access, Event, Observer
+from drywell.base.last_used import FoundOnce
 from drywell.base.span import Span
 from drywell.engine.run import smem_symbols
 from drywell.machine.gmem import GlobalMemory
@@ -121,18 +122,14 @@ def make_checker(
 
 def told_by(executable: Executable) -> Told:
     """Return what the text of an executable tells, found once per program and entry."""
-    key = id(executable.program), executable.entry.name
-    found = _told.get(key)
-    if found is None:
-        told = Told(f32_stores(executable), byte_barriers(executable))
-        found = _told[key] = executable.program, told
-        while len(_told) > _NUM_KEPT:
-            _told.popitem(last=False)
-    return found[1]
+
+    def find() -> Told:
+        return Told(f32_stores(executable), byte_barriers(executable))
+
+    return _told.of(executable.program, find, executable.entry.name)
 
 
-_NUM_KEPT = 16
-_told: OrderedDict[tuple[int, str], tuple[Any, Told]] = OrderedDict()
+_told: FoundOnce[Told] = FoundOnce()
 
 
 class Judging:

@@ -7,8 +7,7 @@ that reads and writes in one step. Looked for are their marks in the declaration
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
+from drywell.base.last_used import FoundOnce
 from drywell.base.span import Span
 from drywell.isa.system import EXTERNS
 from drywell.program import operands as ops
@@ -20,23 +19,14 @@ _MEMORY_UNITS = ("mem", "async")
 _DEPENDS_ON_OTHERS = ("%clock", "%globaltimer", "%smid")
 _SILENT = ("__assertfail",)
 
-NUM_KEPT = 16
-"""Executables of which it is kept, those asked about last."""
-
-_kept: OrderedDict[int, tuple[Executable, tuple[Span, str] | None]] = OrderedDict()
+_met: FoundOnce[tuple[Span, str] | None] = FoundOnce()
 
 
 def meeting_place(executable: Executable) -> tuple[Span, str] | None:
     """Return the first place at which a cluster may notice another, and what it does there; None when there
     is none, so that clusters may run in any order, or at once. It is looked for once per executable.
     """
-    if id(executable) not in _kept:
-        _kept[id(executable)] = executable, _meeting_place(executable)
-    _kept.move_to_end(id(executable))
-    found = _kept[id(executable)][1]
-    while len(_kept) > NUM_KEPT:
-        _kept.popitem(last=False)
-    return found
+    return _met.of(executable, lambda: _meeting_place(executable))
 
 
 def _meeting_place(executable: Executable) -> tuple[Span, str] | None:

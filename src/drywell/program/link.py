@@ -5,9 +5,9 @@ get their final numbers.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 
 from drywell.base.errors import LaunchError, UnsupportedError
+from drywell.base.last_used import FoundOnce
 from drywell.base.record import record
 from drywell.isa.declare import Op
 from drywell.isa.system import EXTERNS
@@ -185,22 +185,14 @@ def _numbered(
     return tuple(linked), tuple(widths), tuple(names)
 
 
-NUM_KEPT = 16
-"""Executables that are kept in a process, those used last."""
-
-_kept: OrderedDict[tuple[int, str], Executable] = OrderedDict()
+_linked: FoundOnce[Executable] = FoundOnce()
 
 
 def link(program: Program, entry: str) -> Executable:
     """Link an entry, once for many launches; LaunchError when there is none of that name, UnsupportedError
     when it can reach what cannot be executed.
     """
-    key = id(program), entry
-    found = _kept.pop(key, None) or _link(program, entry)
-    _kept[key] = found
-    while len(_kept) > NUM_KEPT:
-        _kept.popitem(last=False)
-    return found
+    return _linked.of(program, lambda: _link(program, entry), entry)
 
 
 def _link(program: Program, entry: str) -> Executable:

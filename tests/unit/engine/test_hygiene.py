@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from drywell.base.errors import DeadlockError, DrywellError, KernelFault
+from drywell.base.last_used import LastUsed
 from drywell.engine import object_cache
 from drywell.host.launch import launch, load
 from run_file import read_run_file
@@ -139,7 +140,7 @@ def test_machine_instructions_and_the_checker_leave_nothing(name: str, check: st
 
 
 def test_ever_new_kernels_let_go_of_those_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(object_cache, "NUM_KEPT", 8)
+    monkeypatch.setattr(object_cache, "_loaded", LastUsed(8))
     monkeypatch.setenv("DRYWELL_CACHE", str(tmp_path))
     out = np.zeros(32, np.uint32)
 

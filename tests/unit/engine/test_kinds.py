@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from drywell import tensor_map
 from drywell.base.errors import DrywellError
+from drywell.base.last_used import FoundOnce
 from drywell.engine import by_kinds, run
 from drywell.engine.footprints import written_arrays
 from drywell.engine.kinds import Kinds
@@ -33,7 +33,7 @@ LOADS = "ld.shared.u32 %v, [%d]; bar.sync 0;"
 
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_kinds, "_known", OrderedDict())
+    monkeypatch.setattr(by_kinds, "_known", FoundOnce())
 
 
 def table(odd: int, usual: int = 0) -> np.ndarray[Any, Any]:

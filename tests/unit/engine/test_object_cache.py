@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from llvmlite import binding as llvm
 
+from drywell.base.last_used import LastUsed
 from drywell.base.object_store import ObjectStore, default_folder
 from drywell.engine import object_cache
 from drywell.engine.object_cache import Target, emit, load_or_compile
@@ -26,7 +27,7 @@ TRIPLES = "define i32 @f(i32 %a) {\n  %b = mul i32 %a, 3\n  ret i32 %b\n}\n"
 def folder(tmp_path, monkeypatch):
     """A cache of this test's own, and a process that has loaded nothing yet."""
     monkeypatch.setenv("DRYWELL_CACHE", str(tmp_path))
-    monkeypatch.setattr(object_cache, "_loaded", type(object_cache._loaded)())
+    monkeypatch.setattr(object_cache, "_loaded", LastUsed(object_cache.NUM_KEPT))
     return tmp_path / "objects"
 
 
@@ -90,7 +91,7 @@ def test_a_text_that_is_no_ir_is_refused_and_not_kept(folder):
 
 
 def test_many_modules_one_after_the_other_leave_no_memory_behind(folder, monkeypatch):
-    monkeypatch.setattr(object_cache, "NUM_KEPT", 4)
+    monkeypatch.setattr(object_cache, "_loaded", LastUsed(4))
     image = emit(TRIPLES, Target("", "", 0, False))
     monkeypatch.setattr(object_cache, "emit", lambda text, target: image)
 
