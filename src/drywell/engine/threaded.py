@@ -372,19 +372,8 @@ class Compiler:
         return step
 
     # ---------------------------------------------------------------- facts
-    def _registers(self, operand: Any) -> set[int]:
-        match operand:
-            case ops.Register():
-                return {operand.index + self.linked.register_base}
-            case ops.Negated():
-                return self._registers(operand.register)
-            case ops.Memory():
-                return self._registers(operand.base)
-            case ops.Group():
-                return set().union(*(self._registers(e) for e in operand.elements))
-            case tuple():
-                return set().union(*(self._registers(e) for e in operand)) if operand else set()
-        return set()
+    def _registers(self, operand: ops.Nested) -> set[int]:
+        return {register.index + self.linked.register_base for register in ops.registers(operand)}
 
     def results(self, instruction: ops.Bound) -> tuple[int, ...]:
         """Return the register indices an instruction writes, in the order of its operands."""

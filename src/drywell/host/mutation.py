@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from drywell.base.span import Source, Span
 from drywell.program.module import Program
-from drywell.program.operands import Bound, Group, Memory, Negated, Register
+from drywell.program.operands import Bound, registers
 from drywell.ptx import parse
 from drywell.ptx.tree import Address, Block, Function, Instruction, Integer, Label, Module, Name, Operand
 
@@ -155,23 +155,9 @@ def _neighbour(
 _ARITHMETIC = ("alu", "fma", "mufu")
 
 
-def _registers(operand: Any) -> set[int]:
-    """Return the registers that an operand or an instruction names."""
-    match operand:
-        case Register():
-            return {operand.index}
-        case Bound():
-            parts = (*operand.sources, *operand.destinations, operand.guard)
-            return set().union(*(_registers(part) for part in parts))
-        case Memory():
-            return _registers(operand.base)
-        case Negated():
-            return _registers(operand.register)
-        case Group():
-            return set().union(*(_registers(part) for part in operand.elements))
-        case tuple():
-            return set().union(set(), *(_registers(part) for part in operand))
-    return set()
+def _registers(one: Bound) -> set[int]:
+    """Return the registers that an instruction names."""
+    return {register.index for register in registers((*one.sources, *one.destinations, one.guard))}
 
 
 def _instructions(module: Module, entry: str) -> list[Instruction | Label]:

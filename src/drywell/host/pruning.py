@@ -142,13 +142,13 @@ def _reached(code: Sequence[ops.Bound], name: str) -> list[ops.Bound]:
     while is_new:
         is_new = False
         for one in code:
-            if id(one) in taken or not (registers(one.sources) & made or name in symbols(one.sources)):
+            if id(one) in taken or not (_registers(one.sources) & made or name in symbols(one.sources)):
                 continue
             found.append(one)
             taken.add(id(one))
             is_new = True
             if one.declaration.unit in _ARITHMETIC:
-                made |= registers(one.destinations)
+                made |= _registers(one.destinations)
     return found
 
 
@@ -160,30 +160,20 @@ def symbols(operand: ops.Nested) -> set[str]:
 def _unread(code: list[ops.Bound]) -> list[ops.Bound]:
     read: set[int] = set()
     for one in code:
-        read |= registers((*one.sources, one.guard))
+        read |= _registers((*one.sources, one.guard))
         if one.declaration.unit not in _ARITHMETIC:
-            read |= registers(one.destinations)
+            read |= _registers(one.destinations)
     return [
         one
         for one in code
-        if one.declaration.unit in _ARITHMETIC and one.destinations and not registers(one.destinations) & read
+        if one.declaration.unit in _ARITHMETIC
+        and one.destinations
+        and not _registers(one.destinations) & read
     ]
 
 
-def registers(operand: object) -> set[int]:
-    """Return the indices of the registers in an operand, or in a tuple of them."""
-    match operand:
-        case ops.Register():
-            return {operand.index}
-        case ops.Memory():
-            return registers(operand.base)
-        case ops.Negated():
-            return {operand.register.index}
-        case ops.Group():
-            return registers(operand.elements)
-        case tuple():
-            return {index for part in operand for index in registers(part)}
-    return set()
+def _registers(operand: ops.Nested) -> set[int]:
+    return {register.index for register in ops.registers(operand)}
 
 
 def _without_labels(block: Block, named: set[str]) -> Block:

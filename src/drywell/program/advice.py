@@ -85,8 +85,7 @@ def _asked(code: Sequence[ops.Code]) -> Iterator[int]:
             if guard is not None:
                 yield guard.index
             if instruction.declaration.unit == "tensor":
-                leaves = (leaf for source in instruction.sources for leaf in ops.leaves(source))
-                yield from (leaf.index for leaf in leaves if isinstance(leaf, ops.Register))
+                yield from (register.index for register in ops.registers(instruction.sources))
 
 
 def _parting_guard(instruction: ops.Bound) -> ops.Register | None:

@@ -168,6 +168,13 @@ def leaves(operand: Nested) -> Iterator[Operand]:
             yield operand
 
 
+def registers(operand: Nested) -> Iterator[Register]:
+    """Yield the registers in an operand, or in a tuple of them."""
+    for leaf in leaves(operand):
+        if isinstance(leaf, Register):
+            yield leaf
+
+
 def specials(instruction: Code) -> list[str]:
     """Return the names of the special registers that an instruction reads."""
     found: list[str] = []
@@ -199,4 +206,4 @@ def written(instruction: Code) -> Iterator[Register]:
             if isinstance(destination, Register):
                 yield destination
             else:
-                yield from (leaf for leaf in leaves(destination) if isinstance(leaf, Register))
+                yield from registers(destination)

@@ -127,7 +127,4 @@ def _before(one: ops.Code, live: int) -> int:
         return live
     if one.guard is None:
         live &= ~_mask(r.index for r in ops.written(one))
-    read = [leaf.index for s in one.sources for leaf in ops.leaves(s) if isinstance(leaf, ops.Register)]
-    if one.guard is not None:
-        read.append(one.guard.index)
-    return live | _mask(read)
+    return live | _mask(register.index for register in ops.registers((*one.sources, one.guard)))

@@ -109,5 +109,5 @@ def _parts(instruction: ops.Bound) -> Iterator[int]:
     name, sources = instruction.declaration.name, instruction.sources
     is_placed = name == "shl" and sources[1] in [ops.Immediate(shift) for shift in _FIELD_SHIFTS]
     if is_placed or name == "bfi" or name in _PASSED_ON:
-        for source in sources[:1] if is_placed else sources[:2]:
-            yield from (leaf.index for leaf in ops.leaves(source) if isinstance(leaf, ops.Register))
+        placed = sources[:1] if is_placed else sources[:2]
+        yield from (register.index for register in ops.registers(placed))

@@ -42,8 +42,7 @@ def places_behind(code: Sequence[ops.Code], registers: Iterable[int]) -> frozens
             if place not in found and isinstance(instruction, ops.Bound):
                 found.add(place)
                 if is_told(instruction.declaration):
-                    leaves = (leaf for source in instruction.sources for leaf in ops.leaves(source))
-                    work += [leaf.index for leaf in leaves if isinstance(leaf, ops.Register)]
+                    work += [register.index for register in ops.registers(instruction.sources)]
     return frozenset(found)
 
 
@@ -94,9 +93,8 @@ def _take(instruction: ops.Bound, state: State) -> None:
     results = evaluate(instruction.declaration, instruction.mods, sources)
     for k, destination in enumerate(instruction.destinations):
         value = results[k] if k < len(results) and isinstance(destination, ops.Register) else NOTHING
-        for leaf in ops.leaves(destination):
-            if isinstance(leaf, ops.Register):
-                _put(state, leaf.index, value, instruction.guard is not None)
+        for register in ops.registers(destination):
+            _put(state, register.index, value, instruction.guard is not None)
 
 
 def _put(state: State, index: int, value: Value, may_stay: bool) -> None:
