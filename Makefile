@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 WORKERS ?= 2
 
-.PHONY: demo test lint page docs guide screenshots bench validate fuzz agreement examples campaign-numerics \
+.PHONY: demo test lint page docs guide screenshots bench validate fuzz agreement guarded examples campaign-numerics \
     campaign-mutation campaign-mutation-all trust hardware clean
 
 # runs a warp-specialised Blackwell GEMM on this CPU, checks its numbers and shows its Tensor Memory
@@ -72,6 +72,12 @@ fuzz: $(VENV)/.test-ready
 # runs every kernel of the corpus and every program of tests/ptx/run on both engines, in every way; takes minutes
 agreement: $(VENV)/.test-ready
 	PYTHONPATH=tests nice -n 10 $(BIN)/python -m fuzz.agreement
+
+# runs tests with arrays behind which nothing lies (tests/guarded), so that native code that writes past one ends there;
+# wants a C compiler; takes half an hour of CPU time
+GUARDED ?= tests/unit/engine tests/unit/host tests/unit/isa tests/kernels tests/zoo tests/ptx/run tests/fuzz
+guarded: $(VENV)/.test-ready
+	PYTHONPATH=tests nice -n 10 $(BIN)/python -m pytest -q -n $(WORKERS) -p guarded.arrays $(GUARDED)
 
 # breaks six kernels, twenty ways each, and renews what docs/campaigns/mutation.md says of these; takes minutes
 campaign-mutation: $(VENV)/.test-ready
