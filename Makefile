@@ -88,13 +88,16 @@ campaign-mutation: $(VENV)/.test-ready
 campaign-mutation-all: $(VENV)/.test-ready
 	PYTHONPATH=tests nice -n 10 $(BIN)/python -m mutation.campaign --workers $(WORKERS) $(MUTATION)
 
-# compiles the packaged kernels anew; needs nvcc, which nothing else here does
+# compiles the packaged kernel and the builds of it that the clock's tests run anew; needs nvcc, which nothing else
+# here does
 GEMM := src/drywell/examples/gemm
-NVCC := nvcc -ptx -arch=sm_100a -std=c++17 -lineinfo
+NVCC := nvcc -ptx -arch=sm_100a -std=c++17
 examples:
-	$(NVCC) $(GEMM)/gemm.cu -o $(GEMM)/gemm.ptx
-	$(NVCC) -DRELEASE_TOO_EARLY $(GEMM)/gemm.cu -o $(GEMM)/gemm_broken.ptx
+	$(NVCC) -lineinfo $(GEMM)/gemm.cu -o $(GEMM)/gemm.ptx
+	$(NVCC) -lineinfo -DRELEASE_TOO_EARLY $(GEMM)/gemm.cu -o $(GEMM)/gemm_broken.ptx
 	sed -i -E 's#(\.file\s+[0-9]+ ")[^"]*/([^/"]+)"#\1\2"#' $(GEMM)/*.ptx
+	$(NVCC) -DBN=256 -DSTAGES=4 -DACCUMULATORS=1 $(GEMM)/gemm.cu -o tests/timing/gemm_1.ptx
+	$(NVCC) -DBN=256 -DSTAGES=4 -DACCUMULATORS=2 $(GEMM)/gemm.cu -o tests/timing/gemm_2.ptx
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,7 +13,7 @@ import drywell
 from drywell.engine.timed_costs import wavefronts
 from drywell.examples import packaged
 from drywell.report.timeline import timeline_lines
-from timing.demo import timeline
+from timing.demo import deep_timeline, timeline
 
 
 def test_with_two_accumulators_the_epilogue_lies_under_the_main_loop_of_another_tile() -> None:
@@ -23,15 +23,31 @@ def test_with_two_accumulators_the_epilogue_lies_under_the_main_loop_of_another_
 
 
 def test_with_one_accumulator_only_what_follows_its_hand_back_does() -> None:
-    early, late = (timeline(1, is_late=is_late).tiles(0).overlap() for is_late in (False, True))
-    assert early.held_under_loop <= 0.1
+    overlap = timeline(1).tiles(0).overlap()
+    assert overlap.held_under_loop <= 0.1
     # packing the last quarter and storing; the kernel hands back before
-    assert early.under_loop <= 1 - early.held_cycles / early.cycles
-    assert late.under_loop <= 0.1 and late.under_mma <= 0.1
+    assert overlap.under_loop <= 1 - overlap.held_cycles / overlap.cycles
+
+
+def test_epilogues_of_the_deep_builds_lie_under_a_busy_tensor_pipe_with_two_accumulators_not_with_one() -> None:
+    two, one = (deep_timeline(accumulators).tiles(0).overlap() for accumulators in (2, 1))
+    assert two.count == one.count == 12
+    assert two.under_mma >= 0.9 and two.under_loop >= 0.9
+    assert one.under_mma <= 0.1 and one.under_loop <= 0.1
+
+
+def test_a_deep_build_is_bound_by_its_tensor_pipe_once_it_is_full() -> None:
+    found = deep_timeline(2)
+    assert found.utilisation("tensor", 0, found.phases(0).steady) >= 0.9
+
+
+@pytest.mark.parametrize("accumulators", [1, 2])
+def test_a_deep_build_is_clean(accumulators: int) -> None:
+    assert deep_timeline(accumulators, k=128, check="ptx").cycles > 0
 
 
 def test_main_loops_and_epilogues_of_one_accumulator_take_turns() -> None:
-    tiles = timeline(1, is_late=True).tiles(0)
+    tiles = deep_timeline(1).tiles(0)
     loops = tiles.loops()
     assert len(loops) == 4
     for warp in tiles.epilogues():

@@ -87,7 +87,7 @@ def test_the_launch_file_beside_the_kernel_runs_and_is_right() -> None:
     assert [True] == [c.ok for c in comparisons]
 
 
-ARRIVALS = {"gemm.cu:140": "full", "gemm.cu:165": "empty", "gemm.cu:168": "ready", "gemm.cu:196": "drained"}
+ARRIVALS = {"gemm.cu:149": "full", "gemm.cu:174": "empty", "gemm.cu:177": "ready", "gemm.cu:207": "drained"}
 """The author's lines that arrive on the four kinds of barriers."""
 
 
@@ -169,11 +169,11 @@ def test_the_demo_says_what_it_should_and_succeeds(monkeypatch: pytest.MonkeyPat
         "WRONG  C: ",
         "the first is C[",
         "has nothing to say",
-        "warp 4 loads by TMA (gemm.cu:141, 142) -> warp 5 (gemm.cu:160)",
+        "warp 4 loads by TMA (gemm.cu:150, 151) -> warp 5 (gemm.cu:169)",
         "frees tmem[lane 0:128, col 0:128], free again when the phase ends",
         "error[TMEM-OVERWRITE-BEFORE-READ]: ",
-        "= gemm.cu:163: mma(tmem + a * BN",
-        "= gemm.cu:185: tmem_load(v, tmem + (warp << 21) + a * BN + c);",
+        "= gemm.cu:172: mma(tmem + a * BN",
+        "= gemm.cu:196: tmem_load(v, tmem + (warp << 21) + a * BN + c);",
     ):
         assert words in text
     assert max(len(line) for line in text.splitlines() if "error[" not in line) <= 120

@@ -54,7 +54,7 @@ def test_the_warps_of_the_demo_are_what_its_source_says(schedule: str) -> None:
     tiles, steps = 4, 2
     assert deeds["loads by TMA"].count == 2 * tiles * steps
     assert deeds["loads by TMA"].num_bytes == tiles * steps * 32768
-    assert {span.loc for span in deeds["loads by TMA"].spans} == {"gemm.cu:141", "gemm.cu:142"}
+    assert {span.loc for span in deeds["loads by TMA"].spans} == {"gemm.cu:150", "gemm.cu:151"}
     assert {deed.what: deed.count for deed in roles[5].deeds}["issues mma"] == tiles * steps * 4
 
 
@@ -70,7 +70,7 @@ def test_full_barriers_give_their_stage_until_the_commit_of_its_empty_barrier(sc
         assert (empty.gives, places(empty.frees)) == ((), held)
         assert full.bytes_expected == full.bytes_completed == full.num_phases * size
         assert full.free_again is not None and full.free_again.barrier == empty.name
-        assert (full.free_again.what, full.free_again.span.loc) == ("commits", "gemm.cu:165")
+        assert (full.free_again.what, full.free_again.span.loc) == ("commits", "gemm.cu:174")
         assert [(a.what, a.warps) for a in full.producers] == [
             ("expects bytes", (4,)),
             ("loads by TMA", (4,)),
@@ -88,7 +88,7 @@ def test_accumulators_go_from_the_mma_warp_to_the_epilogue_and_back(schedule: st
         assert (places(ready.gives), ready.frees) == (columns, ())
         assert (drained.gives, places(drained.frees)) == ((), columns)
         assert ready.free_again is not None and drained.free_again is not None
-        assert (ready.free_again.barrier, ready.free_again.span.loc) == (drained.name, "gemm.cu:196")
+        assert (ready.free_again.barrier, ready.free_again.span.loc) == (drained.name, "gemm.cu:207")
         assert drained.free_again.barrier == drained.name
         assert (drained.init_count, drained.arrivals_expected, drained.arrivals_seen) == (128, 128, 256)
         assert (drained.num_phases, drained.open_arrivals) == (2, 0)

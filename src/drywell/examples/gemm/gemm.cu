@@ -1,21 +1,30 @@
 // C[M,N] = relu(A[M,K] * B[N,K]^T + bias[N]), bf16 in and out, float32 accumulator in Tensor Memory.
 //
 // One CTA has six warps: 0-3 epilogue (warp w owns TMEM lanes 32w..32w+31), 4 TMA producer, 5 MMA. It is persistent: it takes
-// every gridDim.x-th 128 x 128 tile. Two accumulators of 128 columns each let the MMA warp fill one while the epilogue drains the other.
+// every gridDim.x-th 128 x BN tile. Two accumulators of BN columns each let the MMA warp fill one while the epilogue drains the other.
 //
 //   full[s]  / empty[s]     stage s of A and B is in shared memory     / has been read by the tensor core
 //   ready[a] / drained[a]   accumulator a is complete                  / has been read by all 128 epilogue threads
 //
-// M and N are multiples of 128, K of 64. Tensor maps: bf16, 128-byte swizzle, box 64 x 128 (inner x outer) for A, B and C.
+// M is a multiple of 128, N of BN, K of 64. Tensor maps: bf16, 128-byte swizzle, box 64 x 128 (inner x outer) for A and C, 64 x BN for B.
 //
 // `make examples` compiles it (nvcc 13.0, -ptx -arch=sm_100a -std=c++17 -lineinfo): gemm.ptx and, with -DRELEASE_TOO_EARLY, gemm_broken.ptx.
 // With RELEASE_TOO_EARLY the epilogue gives its accumulator back before its last tcgen05.ld is known to be done.
+//
+// The tests of the clock have two builds as deep as shared memory allows: -DBN=256 -DSTAGES=4 (four stages of 48 KiB and 32 KiB to stage
+// C) with -DACCUMULATORS=2 and 1. With one, main loop and epilogue take turns: it is given back when the tile's last store is issued.
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <stdint.h>
 
-constexpr int BM = 128, BN = 128, BK = 64, STAGES = 3;
-constexpr int TILE_BYTES = BM * BK * 2, STAGE_BYTES = 2 * TILE_BYTES, HALF_BYTES = BM * 64 * 2;
+#ifndef BN
+#define BN 128
+#define STAGES 3
+#define ACCUMULATORS 2
+#endif
+
+constexpr int BM = 128, BK = 64, STAGED = 128;  // C is staged and stored 128 columns at a time
+constexpr int TILE_BYTES = BM * BK * 2, STAGE_BYTES = TILE_BYTES + BN * BK * 2, HALF_BYTES = BM * 64 * 2;
 constexpr uint32_t IDESC = 1 << 4 | 1 << 7 | 1 << 10 | (BN >> 3) << 17 | (BM >> 4) << 24;  // f32 = bf16 * bf16, K-major, 128 x 128
 
 #define DEVICE __device__ __forceinline__
@@ -104,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(192) gemm(const __grid_constant__ C
                                                        const __grid_constant__ CUtensorMap map_c, const float* __restrict__ bias, int M,
                                                        int N, int K) {
   extern __shared__ __align__(1024) uint8_t stages[];
-  __shared__ uint64_t full[STAGES], empty[STAGES], ready[2], drained[2];
+  __shared__ uint64_t full[STAGES], empty[STAGES], ready[ACCUMULATORS], drained[ACCUMULATORS];
   __shared__ uint32_t slot;
   const int warp = threadIdx.x / 32, tiles_m = M / BM, tiles = tiles_m * (N / BN), steps = K / BK;
   const uint32_t operands = smem(stages), staging = operands + STAGES * STAGE_BYTES;
@@ -114,14 +123,14 @@ extern "C" __global__ void __launch_bounds__(192) gemm(const __grid_constant__ C
       mbarrier_init(smem(full + s), 1);
       mbarrier_init(smem(empty + s), 1);
     }
-    for (int a = 0; a < 2; a++) {
+    for (int a = 0; a < ACCUMULATORS; a++) {
       mbarrier_init(smem(ready + a), 1);
       mbarrier_init(smem(drained + a), 128);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   if (warp == 5) {
-    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], 256;" ::"r"(smem(&slot)) : "memory");
+    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(smem(&slot)), "n"(ACCUMULATORS * BN) : "memory");
     asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
   }
   fence_before();
@@ -166,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(192) gemm(const __grid_constant__ C
           if (++s == STAGES) s = 0, phase ^= 1;
         }
         commit(smem(ready + a));
-        if (++a == 2) a = 0, drained_phase ^= 1;
+        if (++a == ACCUMULATORS) a = 0, drained_phase ^= 1;
       }
     }
   } else {  // epilogue
@@ -177,47 +186,54 @@ extern "C" __global__ void __launch_bounds__(192) gemm(const __grid_constant__ C
       const int m0 = t % tiles_m * BM, n0 = t / tiles_m * BN;
       mbarrier_wait(smem(ready + a), phase);
       fence_after();
-      if (threadIdx.x == 0) store_wait_read();
-      epilogue_sync();  // the staging buffer is free
 #pragma unroll
-      for (int c = 0; c < BN; c += 32) {
-        uint32_t v[32];
-        tmem_load(v, tmem + (warp << 21) + a * BN + c);
+      for (int first = 0; first < BN; first += STAGED) {
+        if (threadIdx.x == 0) store_wait_read();
+        epilogue_sync();  // the staging buffer is free
+#pragma unroll
+        for (int c = first; c < first + STAGED; c += 32) {
+          uint32_t v[32];
+          tmem_load(v, tmem + (warp << 21) + a * BN + c);
 #ifdef RELEASE_TOO_EARLY
-        if (c + 32 == BN) {
-          fence_before();
-          mbarrier_arrive(smem(drained + a));
-        }
-#endif
-        tmem_wait(v);
-#ifndef RELEASE_TOO_EARLY
-        if (c + 32 == BN) {
-          fence_before();
-          mbarrier_arrive(smem(drained + a));
-        }
-#endif
-#pragma unroll
-        for (int j = 0; j < 32; j += 8) {  // eight values are one 16-byte chunk of the 128-byte swizzled staging row
-          uint32_t packed[4];
-#pragma unroll
-          for (int i = 0; i < 4; i++) {
-            const float2 b = *reinterpret_cast<const float2*>(bias + n0 + c + j + 2 * i);
-            packed[i] = pack(fmaxf(__uint_as_float(v[j + 2 * i]) + b.x, 0.0f), fmaxf(__uint_as_float(v[j + 2 * i + 1]) + b.y, 0.0f));
+          if (ACCUMULATORS > 1 && c + 32 == BN) {
+            fence_before();
+            mbarrier_arrive(smem(drained + a));
           }
-          const int chunk = (c % 64 + j) / 8;
-          const uint32_t at = staging + c / 64 * HALF_BYTES + row * 128 + ((chunk ^ (row & 7)) << 4);
-          asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(packed[0]), "r"(packed[1]), "r"(packed[2]), "r"(packed[3])
-                       : "memory");
+#endif
+          tmem_wait(v);
+#ifndef RELEASE_TOO_EARLY
+          if (ACCUMULATORS > 1 && c + 32 == BN) {
+            fence_before();
+            mbarrier_arrive(smem(drained + a));
+          }
+#endif
+#pragma unroll
+          for (int j = 0; j < 32; j += 8) {  // eight values are one 16-byte chunk of the 128-byte swizzled staging row
+            uint32_t packed[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+              const float2 b = *reinterpret_cast<const float2*>(bias + n0 + c + j + 2 * i);
+              packed[i] = pack(fmaxf(__uint_as_float(v[j + 2 * i]) + b.x, 0.0f), fmaxf(__uint_as_float(v[j + 2 * i + 1]) + b.y, 0.0f));
+            }
+            const int chunk = (c % 64 + j) / 8;
+            const uint32_t at = staging + c % STAGED / 64 * HALF_BYTES + row * 128 + ((chunk ^ (row & 7)) << 4);
+            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(packed[0]), "r"(packed[1]), "r"(packed[2]), "r"(packed[3])
+                         : "memory");
+          }
+        }
+        fence_async();
+        epilogue_sync();  // the staging buffer is full
+        if (threadIdx.x == 0) {
+          tma_store(&map_c, n0 + first, m0, staging);
+          tma_store(&map_c, n0 + first + 64, m0, staging + HALF_BYTES);
+          store_commit();
         }
       }
-      fence_async();
-      epilogue_sync();  // the staging buffer is full
-      if (threadIdx.x == 0) {
-        tma_store(&map_c, n0, m0, staging);
-        tma_store(&map_c, n0 + 64, m0, staging + HALF_BYTES);
-        store_commit();
+      if (ACCUMULATORS == 1) {
+        fence_before();
+        mbarrier_arrive(smem(drained));
       }
-      if (++a == 2) a = 0, phase ^= 1;
+      if (++a == ACCUMULATORS) a = 0, phase ^= 1;
     }
     if (threadIdx.x == 0) store_wait();
   }
@@ -225,5 +241,5 @@ extern "C" __global__ void __launch_bounds__(192) gemm(const __grid_constant__ C
   fence_before();
   __syncthreads();
   fence_after();
-  if (warp == 5) asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, 256;" ::"r"(tmem));
+  if (warp == 5) asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(tmem), "n"(ACCUMULATORS * BN));
 }
