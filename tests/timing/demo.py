@@ -1,9 +1,9 @@
 """The demo's GEMM under the clock: the packaged kernel, and two deeper builds of its source.
 
-The packaged kernel has room for three stages and tiles of 128 x 128, which are bound by their loads: a K step
-takes the copy engine longer than the tensor pipe. `gemm_1.ptx` and `gemm_2.ptx` (`make examples`; assembled by
-ptxas 13.0 without a spill) are gemm.cu with one and two accumulators, tiles of 128 x 256 and as many stages as
-shared memory holds: four of 48 KiB and 32 KiB to stage C, of 227 KiB.
+The packaged kernel has three stages and tiles of 128 x 128, which are bound by their loads: a K step takes
+the copy engine longer than the tensor pipe. `gemm_1.ptx` and `gemm_2.ptx` (`make examples`; ptxas 13.0
+assembles both without a spill) are gemm.cu with one and two accumulators, tiles of 128 x 256 and as many
+stages as shared memory holds: four of 48 KiB and 32 KiB to stage C, of 227 KiB.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def timeline(accumulators: int) -> Timeline:
 
 @cache
 def deep_timeline(accumulators: int, k: int = 1024, check: str = "off") -> Timeline:
-    """Return the timeline of a deep build with one or two accumulators, at the clock that the chip has then."""
+    """Return the timeline of a deep build with one or two accumulators, at the clock of a busy chip."""
     text = Path(__file__).with_name(f"gemm_{accumulators}.ptx").read_text(encoding="utf-8")
     return _timeline(text, 256, 4, k, check, LOADED_MHZ)
 
@@ -52,12 +52,13 @@ def _timeline(
     b = rng.integers(-4, 5, (tile_n, k)).astype(DTYPES["bf16"])
     c, bias = np.zeros((len(a), tile_n), DTYPES["bf16"]), np.zeros(tile_n, np.float32)
     boxes = (a, packaged.TILE_M), (b, tile_n), (c, packaged.TILE_M)
+    maps = [drywell.tensor_map(x, box=(rows, packaged.STAGE_K), swizzle="128B") for x, rows in boxes]
     result = drywell.launch(
         drywell.load(text)["gemm"],
         grid=1,
         block=packaged.THREADS,
         dynamic_smem=stages * (packaged.TILE_M + tile_n) * packaged.STAGE_K * 2 + packaged.STAGING_BYTES,
-        args=[*(drywell.tensor_map(x, box=(rows, 64), swizzle="128B") for x, rows in boxes), bias, *c.shape, k],
+        args=[*maps, bias, *c.shape, k],
         check=check,
         numerics="fast",
         schedule="timed",

@@ -28,7 +28,8 @@ GAP_NS = 512.0
 """The last K step of a tile, to the first of the next one: median of 256."""
 PROBE_NS = 160.0
 """What of that is one more interval that the trace's probe writes there, and nowhere else: the medians of its
-wait for the readers, which finds the accumulator free, and of the time from there to the next interval.
+wait for the readers, which finds the accumulator free, and of the time from there to the next interval. On an
+H200 it is 226 to 303 cycles (probe.cu), 142 to 191 ns.
 """
 EPILOGUE_NS = 2500.0
 """An epilogue with nothing beside it."""

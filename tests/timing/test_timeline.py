@@ -29,7 +29,7 @@ def test_with_one_accumulator_only_what_follows_its_hand_back_does() -> None:
     assert overlap.under_loop <= 1 - overlap.held_cycles / overlap.cycles
 
 
-def test_epilogues_of_the_deep_builds_lie_under_a_busy_tensor_pipe_with_two_accumulators_not_with_one() -> None:
+def test_epilogues_of_a_deep_build_lie_under_a_busy_tensor_pipe_with_two_accumulators_not_with_one() -> None:
     two, one = (deep_timeline(accumulators).tiles(0).overlap() for accumulators in (2, 1))
     assert two.count == one.count == 12
     assert two.under_mma >= 0.9 and two.under_loop >= 0.9
