@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from playwright.sync_api import Page, expect
 
 from drywell.report.html_page import built_page, page_html
-from drywell.report.page_data import PageBars, PageHistory, PageRun
+from drywell.report.page_data import PageBarrier, PageBars, PageHistory, PageRun
 from page.browser import probe
 from page.conftest import SIZES, Held
 
@@ -109,16 +110,37 @@ def repeated(run: PageRun, times: int) -> PageRun:
         replace(cta, history=again(cta.history, ("at",), ("deed", "area", "cta", "warp", "count")))
         for cta in run.ctas
     )
+    barriers = tuple(repeated_phases(barrier, times, length) for barrier in run.barriers)
     clock = replace(run.head.clock, end=times * length)
     return replace(
         run,
         head=replace(run.head, clock=clock),
         ctas=ctas,
+        barriers=barriers,
         timeline=replace(run.timeline, bars=bars, sms=sms),
     )
 
 
-@pytest.mark.parametrize("view", ["timeline", "tmem", "watch"])
+def repeated_phases(barrier: PageBarrier, times: int, length: int) -> PageBarrier:
+    """An mbarrier whose phases come so many times, one run of them `length` behind the other."""
+    before = tuple(phase for phase in barrier.phases if phase.number < 0)
+    own = barrier.phases[len(before) :]
+    return replace(
+        barrier,
+        phases=before
+        + tuple(
+            replace(
+                phase,
+                number=phase.number + k * len(own),
+                entries=tuple(structs.replace(entry, at=entry.at + k * length) for entry in phase.entries),
+            )
+            for k in range(times)
+            for phase in own
+        ),
+    )
+
+
+@pytest.mark.parametrize("view", ["timeline", "tmem", "watch", "barriers"])
 def test_a_run_of_256_tiles_does_not_freeze(
     open_page: Callable[..., Page], demo: Held, tmp_path: Path, view: str
 ) -> None:

@@ -1,4 +1,5 @@
 /** What the ledgers of the mbarriers say: the state of one at a moment, its phases in time, who did what. */
+import { countUpTo } from "./history";
 import { roleOf } from "./timeline";
 import type { PageBarrier, PageEntry, PagePhase, PageRun } from "./record";
 
@@ -15,7 +16,7 @@ export interface PhaseSpan {
 }
 
 /** Returns when each phase began and ended. The phase before the first (number -1) has no length. */
-export function spansOf(barrier: PageBarrier): PhaseSpan[] {
+function spansOf(barrier: PageBarrier): PhaseSpan[] {
   let from = barrier.at;
   return barrier.phases.map((phase) => {
     const passes = phase.entries.filter((entry) => entry.what === "pass").map((entry) => entry.at);
@@ -42,13 +43,29 @@ export interface BarrierState {
   txBytes: number;
 }
 
-/** Returns what an mbarrier waited for at a moment, null before its init. */
-export function stateAt(barrier: PageBarrier, spans: PhaseSpan[], moment: number): BarrierState | null {
-  if (moment < barrier.at) return null;
-  const over = spans.filter((span) => span.phase.number >= 0 && span.to !== null && span.to <= moment).length;
-  const open = spans.find((span) => span.phase.number === over);
-  const last = open?.phase.entries.findLast((entry) => entry.what !== "pass" && entry.at <= moment);
-  return { phase: over, pending: last?.pending ?? barrier.count, txBytes: last?.tx_bytes ?? 0 };
+/** What happened to an mbarrier: its phases in time, and its state at any moment. */
+export class Ledger {
+  readonly spans: PhaseSpan[];
+  /** When the phases from number 0 on ended. */
+  private readonly ends: number[];
+
+  constructor(readonly barrier: PageBarrier) {
+    this.spans = spansOf(barrier);
+    this.ends = this.spans.flatMap(({ phase, to }) => (phase.number >= 0 && to !== null ? [to] : []));
+  }
+
+  /** Where a phase is among the spans; before the first or behind the last where it is not on record. */
+  indexOf(phase: number): number {
+    return phase - (this.spans[0]?.phase.number ?? 0);
+  }
+
+  /** Returns what the mbarrier waited for at a moment, null before its init. */
+  stateAt(moment: number): BarrierState | null {
+    if (moment < this.barrier.at) return null;
+    const phase = countUpTo(this.ends, moment);
+    const last = this.spans[this.indexOf(phase)]?.phase.entries.findLast((entry) => entry.what !== "pass" && entry.at <= moment);
+    return { phase, pending: last?.pending ?? this.barrier.count, txBytes: last?.tx_bytes ?? 0 };
+  }
 }
 
 const WORDS: Record<string, string> = {

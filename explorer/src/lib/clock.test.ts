@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { amountWords, lanesText, spansOf, stateAt } from "./barriers";
+import { amountWords, lanesText, Ledger } from "./barriers";
 import { stepFrom } from "./clock";
 import { CellHistory, COLS, countUpTo } from "./history";
 import { checked } from "./load";
@@ -106,19 +106,19 @@ describe("an mbarrier", () => {
     expect(checked(run).barriers[0]!.phases[0]!.entries).toEqual([wanted]);
   });
 
-  const spans = spansOf(barrier);
+  const ledger = new Ledger(barrier);
 
   it("has phases from the end of one to the end of the next", () => {
-    expect(spans.map((span) => [span.phase.number, span.from, span.to, span.firstPass])).toEqual([
+    expect(ledger.spans.map((span) => [span.phase.number, span.from, span.to, span.firstPass])).toEqual([
       [-1, 5, 5, 6],
       [0, 5, 20, 21],
       [1, 20, null, null],
     ]);
-    expect(spans[1]!.ending?.what).toBe("complete");
+    expect(ledger.spans[1]!.ending?.what).toBe("complete");
   });
 
   it("says at any moment what it waits for", () => {
-    expect([4, 5, 8, 20, 30].map((moment) => stateAt(barrier, spans, moment))).toEqual([
+    expect([4, 5, 8, 20, 30].map((moment) => ledger.stateAt(moment))).toEqual([
       null,
       { phase: 0, pending: 1, txBytes: 0 },
       { phase: 0, pending: 0, txBytes: 64 },
