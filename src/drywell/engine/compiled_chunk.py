@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from drywell.base.dtypes import TYPES
 from drywell.engine.compiled_layout import MISSED, STATUSES, Chunk, Layout
 from drywell.engine.compiled_ops import call_op, element_of, load_lanes, store_lanes
-from drywell.engine.llvm_memory import word
+from drywell.engine.context_words import word
 from drywell.engine.llvm_ops import LlvmOps
 from drywell.engine.llvm_text import Lanes, Writer, constant, vector
 from drywell.isa.declare import Mods, Op

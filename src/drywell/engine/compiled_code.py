@@ -16,7 +16,7 @@ import numpy as np
 
 from drywell.base.last_used import FoundOnce
 from drywell.engine.compiled_layout import GOES_ON, STATUSES, UNIT_NAME, Forms, Layout, lay_out
-from drywell.engine.llvm_memory import word
+from drywell.engine.context_words import word
 from drywell.program.link import Executable
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What compiled code of one warp knows besides its registers: the words of `llvm_memory.CONTEXT`.
+"""What compiled code of one warp knows besides its registers: the words of `context_words.CONTEXT`.
 
 They hold addresses of the machine's own buffers, none of which moves while a kernel runs.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drywell.engine.llvm_memory import CONTEXT, CONTEXT_WORDS, WINDOW_FIELDS
+from drywell.engine.context_words import CONTEXT, CONTEXT_WORDS, WINDOW_FIELDS
 from drywell.engine.native.state import Blocks
 from drywell.machine.gmem import PLACE_ALIGN, GlobalMemory
 from drywell.machine.lanes import LANES

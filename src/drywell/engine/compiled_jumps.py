@@ -10,7 +10,7 @@ import ctypes
 from functools import lru_cache
 from typing import Any
 
-from drywell.engine.llvm_memory import word
+from drywell.engine.context_words import word
 from drywell.engine.llvm_text import Writer
 
 DIGEST, JUMPS_BACK = "drywell.digest", "drywell.jumps_back"

@@ -13,7 +13,7 @@ from drywell.engine.compiled_code import CompiledCode, driver
 from drywell.engine.compiled_context import GridContext, WarpContext
 from drywell.engine.compiled_jumps import digest
 from drywell.engine.compiled_layout import CHUNK, GOES_ON, JUMPED, LEFT, MISSED, STATUSES
-from drywell.engine.llvm_memory import CONTEXT
+from drywell.engine.context_words import CONTEXT
 from drywell.engine.native.state import BLOCK
 from drywell.machine.lanes import FULL
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drywell.engine.llvm_memory import word
+from drywell.engine.context_words import word
 from drywell.engine.llvm_text import Lanes, Writer, vector
 from drywell.engine.native import kinds
 from drywell.engine.told import NOTHING, UNTOLD, WORD_FACTOR, Box, Leaf, Place, Told, how_of, told

@@ -2,7 +2,7 @@
 
     i64 unit(ptr registers, ptr context, i64 pc)
 
-`registers` is a warp's flat register buffer (`machine/registers.py`), `context` as in `llvm_memory`; `pc` is
+`registers` is a warp's flat register buffer (`machine/registers.py`), `context` as in `context_words`, `pc`
 the chunk to begin with. The result is a place times `STATUSES` plus why it returned (`compiled_layout`).
 Each chunk is begun only when there is fuel (for all of it, where turns are exact).
 
@@ -31,7 +31,7 @@ from drywell.engine.compiled_layout import (
     Chunk,
     Layout,
 )
-from drywell.engine.llvm_memory import word
+from drywell.engine.context_words import word
 from drywell.engine.llvm_text import Module, Writer, vector
 from drywell.machine.registers import RegisterLayout
 from drywell.program import operands as ops

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from drywell.base.span import Span
 from drywell.engine.compiled_context import GridContext
-from drywell.engine.llvm_memory import CONTEXT
+from drywell.engine.context_words import CONTEXT
 from drywell.engine.native import kinds as native
 from drywell.engine.native.learn import Tables
 from drywell.engine.native.plans import KINDS as PLANS

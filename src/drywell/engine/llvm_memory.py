@@ -1,11 +1,7 @@
 """Loads and stores as LLVM IR: one function per state space, width and count, called with all lanes'
 addresses.
 
-The context, which every compiled function gets beside the registers, is an array of 64-bit words (`CONTEXT`).
-A *window* per memory is part of it: it maps addresses to host memory. `data` is the host address of offset 0,
-`base` the address of offset 0, `[low, high)` the offsets that may be touched, `ends` a table with the end of
-the live range that each 512-byte granule belongs to (0 = the window is one range), `pitch` the host bytes
-from one lane's memory to the next (0 = all lanes see the same memory).
+A *window* of the context maps the addresses of a memory to host memory (`context_words`).
 
 An access whose active lanes do not all lie in the windows, aligned, takes no effect and says so: what it
 means then (a fault, the memory of another CTA) is the interpreter's to say.
@@ -16,69 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import Template
 
+from drywell.engine.context_words import WINDOW_FIELDS, word
 from drywell.engine.llvm_text import LANES, Lanes, Module, Writer, vector
 from drywell.machine.gmem import PLACE_ALIGN
 from drywell.machine.windows import CALL_PARAMS, LOCAL_BASE, PARAM_BASE, SHARED_BASE
-
-WINDOWS = ("global", "shared", "kernel_params", "call_params", "local")
-WINDOW_FIELDS = ("data", "base", "low", "high", "ends", "pitch")
-
-_WORDS = (
-    "registers",
-    "units",
-    "fuel",
-    "is_exact",
-    "back_jumps",
-    "patience",
-    "seen",
-    "changed",
-    "runs",
-    "passed",
-    "specials",
-    "mask",
-    "limit",
-    "num_meets",
-    "machine",
-    "pending",
-    "kinds",
-    "kinds_warp",
-    "target",
-    "taken",
-    "may_wait",
-    "may_meet",
-    "live",
-    "wait_kind",
-    "wait_place",
-    "wait_live",
-    "wait_value",
-    "wait_result",
-    *(f"{w}_{f}" for w in WINDOWS for f in WINDOW_FIELDS),
-)
-CONTEXT = {name: k for k, name in enumerate((*_WORDS, "meets"))}
-"""The index of each word.
-
-`registers` is the address of the warp's registers, `units` that of the table of compiled code by place.
-`fuel` are the instructions that may still be executed (`is_exact`: at most, else until a chunk ends),
-`back_jumps` the backward jumps of the split, `patience` how many it may make, `seen` a digest of its last
-one. `changed` is set when state changes that warps share. `runs` and `passed` count by place
-(`compiled_layout`), `specials` is a table of the addresses of special registers.
-
-Of divergent code, `mask` are the lanes that execute, `limit` the place at and behind which a jump gives
-way to other lanes, and `meets` (the first of 32, `num_meets` are in use) the chunks in which others
-stand.
-
-`target` is where a branch goes that divides the lanes or makes the split give way, and `taken` the lanes
-that take it, or that exit. Where an instruction `may_wait`, for other lanes of its warp where it `may_meet`,
-it says in `wait_kind` and the words behind it for what (`native.turn_words.SPLIT`). `live` are the lanes that
-have not exited (0: not known).
-
-`kinds` is the address of what is told of the warp's cluster, and `kinds_warp` the warp as it is told there
-(`native.kinds`).
-
-`machine` is the address of the words of `engine/native`; while operations are `pending`, machine instructions
-are the interpreter's.
-"""
-CONTEXT_WORDS = len(CONTEXT) + LANES - 1
 
 _WINDOW_OF = {
     "global": "global",
@@ -122,11 +59,6 @@ def store(w: Writer, space: str, address: Lanes, mask: str, values: list[Lanes])
         w.module.functions[name] = _store_function(name, window, width, count)
     rows = "".join(f", {vector(v.width)} {v.text}" for v in values)
     return w.let(f"call i1 @{name}({_arguments(address, mask)}{rows})")
-
-
-def word(name: str) -> str:
-    """Return the instruction that gives the address of a word of the context."""
-    return f"getelementptr i64, ptr %context, i64 {CONTEXT[name]}"
 
 
 def _arguments(address: Lanes, mask: str) -> str:

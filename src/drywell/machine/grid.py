@@ -29,7 +29,8 @@ from drywell.machine.queue import Pending
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.sm import Sm
 from drywell.machine.smem import SharedMemory, SmemSymbol
-from drywell.machine.tmem import PairRequest, Planes, words_of_sms
+from drywell.machine.tmem import Planes, words_of_sms
+from drywell.machine.tmem_pair import PairRequest
 from drywell.machine.tmem_words import TmemHolding
 from drywell.machine.warp import Warp
 

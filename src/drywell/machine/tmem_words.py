@@ -9,7 +9,7 @@ import numpy as np
 from drywell.layout.tmem import GRANULE_COLS, NUM_COLS
 
 if TYPE_CHECKING:
-    from drywell.machine.tmem import PairRequest
+    from drywell.machine.tmem_pair import PairRequest
 
 NUM_GRANULES = NUM_COLS // GRANULE_COLS
 

@@ -11,7 +11,7 @@ import pytest
 from llvmlite import binding as llvm
 
 from drywell.engine import jit
-from drywell.engine.llvm_memory import CONTEXT_WORDS
+from drywell.engine.context_words import CONTEXT_WORDS
 from drywell.engine.llvm_text import Module, RuntimeCall
 from drywell.isa.declare import Declaration
 from unit.engine.lane_cases import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drywell.engine.llvm_memory import CONTEXT
+from drywell.engine.context_words import CONTEXT
 from drywell.engine.llvm_text import Lanes
 from drywell.engine.native.ir import I1, I32, I64, PTR, Function, Value
 from drywell.engine.native.mbarrier import block_of, changed, place_of, row_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from drywell.engine.llvm_memory import CONTEXT
+from drywell.engine.context_words import CONTEXT
 from drywell.engine.llvm_text import Lanes, vector
 from drywell.engine.native.state import BLOCK
 from drywell.engine.native.table import ALWAYS, Emit, Native, Unit, form

@@ -4,7 +4,7 @@ the end of lanes.
 
 from __future__ import annotations
 
-from drywell.engine.llvm_memory import CONTEXT
+from drywell.engine.context_words import CONTEXT
 from drywell.engine.native.ir import I1, I32, I64, PTR, Function
 from drywell.engine.native.state import block_word, row_pointer
 from drywell.engine.native.table import Emit, Native, Unit, call, form, nothing

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drywell.engine.llvm_memory import CONTEXT
+from drywell.engine.context_words import CONTEXT
 from drywell.engine.llvm_text import LANES
 from drywell.engine.native.ir import I32, I64, PTR, Function, Value
 from drywell.engine.native.mbarrier import block_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drywell.engine.llvm_memory import CONTEXT
+from drywell.engine.context_words import CONTEXT
 from drywell.engine.llvm_text import Lanes, vector
 from drywell.engine.native.ir import I1, I8, I32, I64, PTR, Function, Value, Variable
 from drywell.engine.native.state import block_word, row_pointer, row_word

@@ -13,7 +13,7 @@ from hashlib import sha256
 from importlib import import_module
 from typing import Any, Protocol
 
-from drywell.engine.llvm_memory import CONTEXT
+from drywell.engine.context_words import CONTEXT
 from drywell.engine.llvm_text import Lanes, Writer
 from drywell.program import operands as ops
 

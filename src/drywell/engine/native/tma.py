@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drywell.engine.llvm_memory import CONTEXT
+from drywell.engine.context_words import CONTEXT
 from drywell.engine.llvm_text import Lanes
 from drywell.engine.native.ir import I1, I8, I32, I64, PTR, Function, Value
 from drywell.engine.native.mbarrier import (

@@ -20,7 +20,7 @@ from drywell.engine.compiled_layout import (
     WAITS,
     YIELDS,
 )
-from drywell.engine.llvm_memory import CONTEXT
+from drywell.engine.context_words import CONTEXT
 from drywell.engine.native.ir import I1, I8, I32, I64, PTR, Function, Value
 from drywell.engine.native.state import block_word, row_pointer, row_word, tmem_word
 from drywell.engine.native.turn_words import (

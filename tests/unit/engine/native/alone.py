@@ -17,8 +17,8 @@ from drywell.base.dtypes import TYPES
 from drywell.engine import lent
 from drywell.engine import threaded as threads
 from drywell.engine.compiled_context import GridContext
+from drywell.engine.context_words import CONTEXT
 from drywell.engine.jit import compile_function
-from drywell.engine.llvm_memory import CONTEXT
 from drywell.engine.llvm_text import Lanes, Module, Writer, constant, vector
 from drywell.engine.native.learn import Tables
 from drywell.engine.native.state import Blocks, Machine
