@@ -22,7 +22,8 @@ from drywell.engine.native.learn import Tables
 from drywell.engine.native.plans import KINDS as PLANS
 from drywell.engine.native.state import BLOCK, BLOCK_WORDS
 from drywell.engine.native.tma_plan import PLAN
-from drywell.engine.threaded import Compiler, Held, Step, Threaded
+from drywell.engine.threaded import Held, Step, Threaded
+from drywell.engine.threaded_operands import Operands
 from drywell.engine.told import (
     NOTHING,
     UNTOLD,
@@ -220,7 +221,7 @@ class Kinds:
         what = told(site.instruction)
         if what is None or (declaration.is_lane and what == NOTHING):
             return None
-        return self._teller(site.pc, what, Compiler(self.executable, self.addresses, site.linked))
+        return self._teller(site.pc, what, Operands(self.executable, self.addresses, site.linked))
 
     def _wrapped(self, site: _Site, step: Step, told_of: Tell | None) -> Step:
         declaration, pc = site.instruction.declaration, site.pc
@@ -264,8 +265,8 @@ class Kinds:
     def _comparing(self, site: _Site, step: Step) -> Step:
         """Return the step of a store that also tells whether it changes anything."""
         instruction, pc, guard = site.instruction, site.pc, site.threaded.guards[site.pc]
-        compiler = Compiler(self.executable, self.addresses, site.linked)
-        read = compiler.reader(*named_sources(instruction)["a"])
+        operands = Operands(self.executable, self.addresses, site.linked)
+        read = operands.reader(*named_sources(instruction)["a"])
         space, size, say = str(instruction.mods["space"] or ""), num_bytes(instruction), functions().say
 
         def compare(w: Any) -> Any:
@@ -291,13 +292,13 @@ class Kinds:
 
         return tell
 
-    def _teller(self, pc: int, what: Told, compiler: Compiler | None) -> Tell:
+    def _teller(self, pc: int, what: Told, operands: Operands | None) -> Tell:
         """Return what tells of one instruction: (warp, active lanes as bits)."""
-        readers = [compiler.reader(*leaf) for leaf in what.values] if compiler is not None else []
+        readers = [operands.reader(*leaf) for leaf in what.values] if operands is not None else []
         place = (
-            None if what.place is None or compiler is None else _PlaceTeller(self, pc, what.place, compiler)
+            None if what.place is None or operands is None else _PlaceTeller(self, pc, what.place, operands)
         )
-        box = None if what.box is None or compiler is None else _BoxTeller(self, pc, what.box, compiler)
+        box = None if what.box is None or operands is None else _BoxTeller(self, pc, what.box, operands)
         is_said, say = what.place is None or bool(what.values), functions().say
 
         def tell(w: Any, active: int) -> None:
@@ -338,11 +339,11 @@ def most_together(grid: Grid) -> int:
 
 
 class _PlaceTeller:
-    def __init__(self, kinds: Kinds, pc: int, place: Place, compiler: Compiler) -> None:
+    def __init__(self, kinds: Kinds, pc: int, place: Place, operands: Operands) -> None:
         self.kinds, self.pc, self.place = kinds, pc, place
-        self.read = compiler.reader(*place.leaf)
-        self.size = None if place.size is None else compiler.reader(*place.size)
-        self.counted = None if place.counted is None else compiler.reader(*place.counted)
+        self.read = operands.reader(*place.leaf)
+        self.size = None if place.size is None else operands.reader(*place.size)
+        self.counted = None if place.counted is None else operands.reader(*place.counted)
         self.how = how_of(place)
 
     def tell(self, w: Any, active: int) -> None:
@@ -364,10 +365,10 @@ class _PlaceTeller:
 
 
 class _BoxTeller:
-    def __init__(self, kinds: Kinds, pc: int, box: Box, compiler: Compiler) -> None:
+    def __init__(self, kinds: Kinds, pc: int, box: Box, operands: Operands) -> None:
         self.kinds, self.pc, self.box = kinds, pc, box
-        self.map = compiler.reader(*box.map)
-        self.coords = [compiler.reader(*leaf) for leaf in box.coords]
+        self.map = operands.reader(*box.map)
+        self.coords = [operands.reader(*leaf) for leaf in box.coords]
 
     def tell(self, w: Any, active: int) -> None:
         """Tell of the box of each lane."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from drywell.base.dtypes import TYPES
 from drywell.engine.threaded import Compiler, Step
+from drywell.engine.threaded_operands import Operands
 from drywell.machine.lanes import FULL, LANES
 from drywell.machine.registers import B128, lane_dtype
 from drywell.program import operands as ops
@@ -86,10 +87,9 @@ class Replay:
     def source_values(self, pc: int, warp: Any, values: Values) -> list[Any]:
         """Return the values of the sources as the meaning of the instruction gets them."""
         linked, instruction = self.places[pc]
-        compiler = Compiler(self.executable, self.addresses, linked)
+        operands = Operands(self.executable, self.addresses, linked)
         again: Any = _Again(warp, values)
-        pairs = zip(instruction.sources, instruction.source_types, strict=True)
-        return [compiler.reader(source, kind)(again) for source, kind in pairs]
+        return [read(again) for read in operands.source_readers(instruction)]
 
     def influences(
         self, pc: int, warp: Any, values: Values, lane: int, register: int, mask: int
@@ -100,7 +100,8 @@ class Replay:
         linked, instruction = self.places[pc]
         if pc not in self._elements:
             self._elements[pc] = _element_bits(instruction)
-            self._steps[pc] = Compiler(self.executable, self.addresses, linked).lane_step(instruction)
+            operands = Operands(self.executable, self.addresses, linked)
+            self._steps[pc] = Compiler(operands).lane_step(instruction)
         per_element, step = self._elements[pc], self._steps[pc]
         if per_element:
             wide = sum(per_element[1] << low for low in per_element[0] if mask >> low & per_element[1])

@@ -1,8 +1,7 @@
 """Threaded code: every bound instruction of an executable becomes one Python callable `step(w)` over a warp.
 
-A step returns None when the warp simply goes on, or an outcome (`Wait`, `Jump`, ...). Registers are NumPy
-views `w.values[k]`, one value per lane; the lanes that execute are `w.mask`; the very object `FULL` stands
-for all 32, so that the common case writes without a mask.
+A step returns None when the warp simply goes on, or an outcome (`Wait`, `Jump`, ...). How it reads and writes
+operands: `threaded_operands`.
 """
 
 from __future__ import annotations
@@ -20,18 +19,13 @@ from drywell.base.dtypes import TYPES
 from drywell.base.span import NOWHERE, Span
 from drywell.engine.compiled_layout import chunk_starts
 from drywell.engine.numpy_ops import NumpyOps
-from drywell.isa.declare import Op
-from drywell.machine.lanes import FULL, LANES
+from drywell.engine.threaded_operands import Operands, Read, Write
 from drywell.machine.outcome import Call, Deferred, Exit, Jump, Return, Wait
-from drywell.machine.registers import B128, lane_dtype
-from drywell.machine.windows import CALL_PARAMS, RANK_SHIFT
 from drywell.program import operands as ops
 from drywell.program.link import Executable, Linked
 from drywell.program.module import Parameter
 
 Step = Callable[[Any], Any]
-Read = Callable[[Any], Any]
-Write = Callable[[Any, Any], None]
 
 OUTCOMES = (Wait, Deferred, Jump, Call, Return, Exit)
 
@@ -111,192 +105,11 @@ class Threaded:
         return tuple(pc for pc, flags in enumerate(self.flags) if flags & CLOCK)
 
 
-def _constant(bits: int, width: int) -> NDArray[Any]:
-    if width == 1:
-        value: NDArray[Any] = np.full(LANES, bool(bits))
-    elif width == 128:
-        value = np.zeros(LANES, B128)
-        value["lo"], value["hi"] = bits & (2**64 - 1), bits >> 64
-    else:
-        value = np.full(LANES, bits & ((1 << width) - 1), lane_dtype(width))
-    value.setflags(write=False)
-    return value
-
-
 @dataclass(slots=True)
 class Compiler:
     """Makes the callables of one linked function's instructions."""
 
-    executable: Executable
-    addresses: dict[str, int]
-    linked: Linked
-
-    # ---------------------------------------------------------------- reading
-    def reader(self, operand: Any, op: Any) -> Read:
-        """Return a callable that gives the operand's value for a warp."""
-        match operand:
-            case None:
-                return lambda w: None
-            case tuple():
-                parts = [self.reader(o, t) for o, t in zip(operand, op, strict=True)]
-                return lambda w: tuple(part(w) for part in parts)
-            case ops.Register():
-                return self._register(operand, op)
-            case ops.Negated():
-                index = operand.register.index + self.linked.register_base
-                return lambda w: ~w.values[index]
-            case ops.Immediate():
-                value = _constant(operand.bits, TYPES[op.type].bits)
-                return lambda w: value
-            case ops.Special():
-                name = operand.name
-                return lambda w: w.special(name)
-            case ops.Symbol():
-                return self._symbol(operand, TYPES[op.type].bits)
-            case ops.Memory():
-                return self._memory(operand)
-            case ops.Group() if operand.is_params:
-                frame = tuple(self.executable.places["frame", e.name] for e in operand.elements)  # type: ignore[union-attr]
-                return lambda w: frame
-            case ops.Group():
-                return self._group(operand, op)
-        return self._place(operand)
-
-    def _place(self, operand: Any) -> Read:
-        base = self.linked.pc_base
-        match operand:
-            case ops.Target():
-                pc = operand.pc + base
-                return lambda w: pc
-            case ops.Targets():
-                pcs = np.array(operand.pcs) + base
-                return lambda w: pcs
-            case ops.FunctionRef():
-                name = operand.name
-                return lambda w: name
-        return lambda w: None
-
-    def _register(self, operand: ops.Register, op: Op) -> Read:
-        index = operand.index + self.linked.register_base
-        width = TYPES[op.type].bits
-        if operand.type.bits == width or operand.type.kind == "pred":
-            return lambda w: w.values[index]
-        dtype = lane_dtype(width)
-        return lambda w: w.values[index].astype(dtype)
-
-    def _symbol(self, operand: ops.Symbol, width: int) -> Read:
-        space, offset = operand.space, operand.offset
-        if space == "shared":
-            place = self.executable.places[space, operand.name] + offset
-            dtype = lane_dtype(width)
-            return lambda w: np.full(LANES, (w.cta.rank << RANK_SHIFT) + place, dtype)
-        if space in ("global", "const"):
-            value = _constant(self.addresses[operand.name] + offset, width)
-        elif space == "frame":
-            value = _constant(CALL_PARAMS + self.executable.places[space, operand.name] + offset, width)
-        else:
-            value = _constant(self.executable.places[space, operand.name] + offset, width)
-        return lambda w: value
-
-    def _memory(self, operand: ops.Memory) -> Read:
-        base, offset = operand.base, operand.offset
-        if base is None:
-            value = _constant(offset, 64)
-            return lambda w: value
-        if isinstance(base, ops.Symbol):
-            width = 32 if base.space in ("shared", "local") else 64
-            return self._symbol(ops.Symbol(base.space, base.name, base.offset + offset), width)
-        index = base.index + self.linked.register_base
-        if offset == 0:
-            return lambda w: w.values[index]
-        step = _constant(offset, base.type.bits)
-        return lambda w: w.values[index] + step
-
-    def _group(self, operand: ops.Group, op: Op) -> Read:
-        width = TYPES[op.type].bits if op.count is not None else TYPES[op.type].bits // len(operand.elements)
-        element = Op(f"b{width}", is_relaxed=op.is_relaxed) if width > 1 else Op("pred")
-        readers = [self.reader(e, element) for e in operand.elements]
-        indices = [
-            e.index + self.linked.register_base
-            for e in operand.elements
-            if isinstance(e, ops.Register) and e.type.bits == width
-        ]
-        if len(indices) == len(readers):
-            return lambda w: tuple([w.values[k] for k in indices])
-        return lambda w: tuple([read(w) for read in readers])
-
-    # ---------------------------------------------------------------- writing
-    def writer(self, operand: ops.Operand, op: Op) -> Write | None:
-        """Return a callable that stores a value to a destination under the warp's mask; None for a sink."""
-        if isinstance(operand, ops.Register):
-            return self._register_writer(operand, op)
-        if isinstance(operand, ops.Group):
-            width = (
-                TYPES[op.type].bits if op.count is not None else TYPES[op.type].bits // len(operand.elements)
-            )
-            signed = TYPES[op.type].kind == "signed" and op.count is not None
-            element = (
-                Op(f"{'s' if signed else 'b'}{width}", is_relaxed=op.is_relaxed) if width > 1 else Op("pred")
-            )
-            writers = [self.writer(e, element) for e in operand.elements]
-
-            narrow = lane_dtype(width)
-            is_taken_apart = op.count is None
-
-            def write_all(w: Any, values: Any) -> None:
-                if is_taken_apart:
-                    values = np.ascontiguousarray(values).view(narrow).reshape(LANES, len(writers)).T
-                for write, value in zip(writers, values, strict=True):
-                    if write is not None:
-                        write(w, value)
-
-            return write_all
-        return None
-
-    def _register_writer(self, operand: ops.Register, op: Op) -> Write:
-        index = operand.index + self.linked.register_base
-        wanted = TYPES[op.type]
-        if operand.type.bits == wanted.bits:
-
-            def write(w: Any, value: Any) -> None:
-                if w.mask is FULL:
-                    w.values[index][...] = value
-                else:
-                    np.copyto(w.values[index], value, where=w.mask)
-
-            return write
-        signed = wanted.kind == "signed"
-        narrow = np.dtype(f"i{wanted.bits // 8}") if signed else None
-        wide = np.dtype(f"i{operand.type.bits // 8}") if signed and operand.type.bits < 128 else None
-
-        def write_wider(w: Any, value: Any) -> None:
-            value = np.asarray(value)
-            target = w.values[index]
-            if narrow is not None and wide is not None:
-                value = value.view(narrow).astype(wide).view(target.dtype)
-            elif target.dtype == B128:
-                value = _widen_to_128(value)
-            np.copyto(target, value, where=w.mask, casting="unsafe")
-
-        return write_wider
-
-    def destination_writer(self, instruction: ops.Bound) -> Write | None:
-        """Return a callable that stores a semantics function's result to all destinations."""
-        writers = [
-            self.writer(d, t)
-            for d, t in zip(instruction.destinations, instruction.destination_types, strict=True)
-        ]
-        if not any(writers):
-            return None
-        if len(writers) == 1:
-            return writers[0]
-
-        def write(w: Any, values: Any) -> None:
-            for one, value in zip(writers, values, strict=True):
-                if one is not None:
-                    one(w, value)
-
-        return write
+    operands: Operands
 
     # ---------------------------------------------------------------- steps
     def step(self, instruction: ops.Bound) -> Step:
@@ -314,10 +127,8 @@ class Compiler:
         chosen = instruction.mods.get("type")
         o = NumpyOps(instruction.mods, TYPES.get(chosen or ""))
         semantics = declaration.semantics
-        readers = [
-            self.reader(s, t) for s, t in zip(instruction.sources, instruction.source_types, strict=True)
-        ]
-        write = self.destination_writer(instruction)
+        readers = self.operands.source_readers(instruction)
+        write = self.operands.destination_writer(instruction)
         if declaration.unit == "mem":
             return _memory_step(o, semantics, readers, write)
         if write is None:
@@ -332,10 +143,8 @@ class Compiler:
 
     def _machine_step(self, instruction: ops.Bound) -> Step:
         semantics, mods = instruction.declaration.semantics, instruction.mods
-        readers = [
-            self.reader(s, t) for s, t in zip(instruction.sources, instruction.source_types, strict=True)
-        ]
-        write = self.destination_writer(instruction)
+        readers = self.operands.source_readers(instruction)
+        write = self.operands.destination_writer(instruction)
         touched = self.results(instruction)
 
         def step(w: Any) -> Any:
@@ -352,7 +161,7 @@ class Compiler:
 
     def _guarded(self, instruction: ops.Bound, inner: Step) -> Step:
         assert instruction.guard is not None
-        index = instruction.guard.index + self.linked.register_base
+        index = self.operands.index_of(instruction.guard)
         negated = instruction.is_guard_negated
 
         def step(w: Any) -> Any:
@@ -373,7 +182,7 @@ class Compiler:
 
     # ---------------------------------------------------------------- facts
     def _registers(self, operand: ops.Nested) -> set[int]:
-        return {register.index + self.linked.register_base for register in ops.registers(operand)}
+        return {self.operands.index_of(register) for register in ops.registers(operand)}
 
     def results(self, instruction: ops.Bound) -> tuple[int, ...]:
         """Return the register indices an instruction writes, in the order of its operands."""
@@ -393,7 +202,7 @@ class Compiler:
         """Return the register index of an instruction's guard and whether it is negated."""
         if instruction.guard is None:
             return None
-        return instruction.guard.index + self.linked.register_base, instruction.is_guard_negated
+        return self.operands.index_of(instruction.guard), instruction.is_guard_negated
 
 
 def _flags(instruction: ops.Bound) -> int:
@@ -402,12 +211,6 @@ def _flags(instruction: ops.Bound) -> int:
     unit = 0 if declaration.is_lane else UNIT
     reads_clock = any(name.startswith(_CLOCKS) for name in ops.specials(instruction))
     return aligned | unit | (CLOCK if reads_clock else 0)
-
-
-def _widen_to_128(value: np.ndarray) -> np.ndarray:
-    out = np.zeros(LANES, B128)
-    out["lo"] = value
-    return out
 
 
 def _memory_step(
@@ -484,7 +287,7 @@ def compile_executable(executable: Executable, addresses: dict[str, int]) -> Thr
     later = _Steps(weakref.ref(threaded), places)
     for linked in executable.functions:
         threaded.callees[linked.function.name] = _callee(executable, linked)
-        _add_function(threaded, later, Compiler(executable, addresses, linked))
+        _add_function(threaded, later, Compiler(Operands(executable, addresses, linked)))
     starts = chunk_starts(executable)
     threaded.turn_ends = [pc in starts for pc in range(len(threaded.steps))]
     return threaded
@@ -492,7 +295,7 @@ def compile_executable(executable: Executable, addresses: dict[str, int]) -> Thr
 
 def _add_function(threaded: Threaded, later: _Steps, compiler: Compiler) -> None:
     """Append the places of a function, the one behind its code among them."""
-    function = compiler.linked.function
+    function = compiler.operands.linked.function
     for instruction in function.code:
         threaded.spans.append(instruction.span)
         if isinstance(instruction, ops.Unknown):  # no lane gets here: link refuses one that it can reach

@@ -41,10 +41,10 @@ class OneInstruction:
     mask: str = "%mask"
 
     def __post_init__(self) -> None:
-        self.layout = RegisterLayout(self.compiler.executable.register_widths)
+        self.layout = RegisterLayout(self.compiler.operands.executable.register_widths)
 
     def place(self, register: ops.Register) -> int:
-        return self.layout.offsets[register.index + self.compiler.linked.register_base]
+        return self.layout.offsets[self.compiler.operands.index_of(register)]
 
     def _address(self, register: ops.Register) -> str:
         return self.w.let(f"getelementptr i8, ptr %registers, i64 {self.place(register)}")
@@ -87,8 +87,8 @@ class OneInstruction:
 
     def _symbol(self, symbol: ops.Symbol, width: int) -> Lanes:
         if symbol.space in ("global", "const"):
-            return constant(self.compiler.addresses[symbol.name] + symbol.offset, width)
-        places = self.compiler.executable.places
+            return constant(self.compiler.operands.addresses[symbol.name] + symbol.offset, width)
+        places = self.compiler.operands.executable.places
         place = places[symbol.space, symbol.name] + symbol.offset
         if symbol.space != "shared":
             return constant(place + (CALL_PARAMS if symbol.space == "frame" else 0), width)
