@@ -29,10 +29,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.diagnostic import Finding
+from drywell.base.errors import DeadlockError, DrywellError, KernelFault
 from drywell.host.arguments import Typed
 from drywell.host.arrays import DTYPES
 from drywell.host.expect import evaluate
 from drywell.host.launch import Result, launch, load
+from drywell.host.launch_file import read_launch_file
 from drywell.host.tensor_maps import TensorMapArgument, tensor_map
 
 
@@ -81,6 +84,39 @@ class RunFile:
             if not np.array_equal(found, np.broadcast_to(expected, found.shape), equal_nan=True):
                 out.append(f"{claim}: found {found.ravel()[:40]}, expected {np.ravel(expected)[:40]}")
         return out
+
+
+def found_by(said: RunFile, **options: Any) -> tuple[tuple[Finding, ...], DrywellError | None]:
+    """Run a program, checked, through its launch file where one lies beside it (for expectations and
+    declarations); return what was found and the error that ended it.
+    """
+    file = said.path.with_suffix(".toml")
+    try:
+        if file.exists():
+            return read_launch_file(file).run(check="ptx", **options)[0].findings, None
+        return said.run(**{"check": "ptx", **options, **said.options}).findings, None
+    except (KernelFault, DeadlockError) as error:
+        return error.result.findings, error
+
+
+def marks_of(said: RunFile) -> set[tuple[str, int]]:
+    """Return what a program says is to be found: its hazards, and the fault it ends in; what is found of the
+    whole output has no line.
+    """
+    marks = said.hazards | ({said.fault} if said.fault else set())
+    return {(rule, 0 if rule == "OUTPUT-MISMATCH" else line) for rule, line in marks}
+
+
+def check_end(said: RunFile, error: DrywellError | None) -> None:
+    """Hold the end of a run against what the program says of it."""
+    if said.deadlock:
+        assert isinstance(error, DeadlockError)
+        assert [words for words in said.deadlock if words not in str(error)] == []
+    elif said.fault:
+        assert isinstance(error, KernelFault)
+    else:
+        assert error is None, str(error)
+        assert said.failures() == []
 
 
 def _array(kind: str, shape: tuple[int, ...], init: str) -> NDArray[Any]:

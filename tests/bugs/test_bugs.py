@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 
 import drywell.isa.registry  # noqa: F401  (declares every instruction)
-from drywell.base.diagnostic import Finding, Severity
-from drywell.base.errors import DeadlockError, DrywellError, KernelFault
+from drywell.base.diagnostic import Severity
 from drywell.base.span import Source
-from drywell.host.launch_file import read_launch_file
 from drywell.program.module import check_module
 from drywell.ptx import parse
-from run_file import RunFile, read_run_file
+from run_file import check_end, found_by, marks_of, read_run_file
 
 FOLDER = Path(__file__).parent
 SCHEDULES: dict[str, dict[str, Any]] = {
@@ -69,42 +67,13 @@ def is_twin(program: Path) -> bool:
     return "_twin_" in program.name
 
 
-def marks_of(said: RunFile) -> Marks:
-    """Return what a program says is found; what is found of the whole output has no line."""
-    marks = said.hazards | ({said.fault} if said.fault else set())
-    return {(rule, 0 if rule == "OUTPUT-MISMATCH" else line) for rule, line in marks}
-
-
-def outcome(program: Path, said: RunFile, how: dict[str, Any]) -> tuple[tuple[Finding, ...], Any]:
-    """Run a program, through its launch file where it has one."""
-    file = program.with_suffix(".toml")
-    try:
-        if file.exists():
-            return read_launch_file(file).run(check="ptx", **how)[0].findings, None
-        return said.run(check="ptx", **how).findings, None
-    except (KernelFault, DeadlockError) as error:
-        return error.result.findings, error
-
-
-def check_end(said: RunFile, error: DrywellError | None) -> None:
-    """Hold the end of a run against what the program says of it."""
-    if said.deadlock:
-        assert isinstance(error, DeadlockError)
-        assert [words for words in said.deadlock if words not in str(error)] == []
-    elif said.fault:
-        assert isinstance(error, KernelFault)
-    else:
-        assert error is None, str(error)
-        assert said.failures() == []
-
-
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("program", RUN, ids=lambda p: p.stem)
 def test_a_bug_is_found_where_it_is(program: Path, schedule: str) -> None:
     said = read_run_file(program)
     lines = program.read_text().split("\n")
     sometimes = {(m[1], n) for n, line in enumerate(lines, 1) if (m := SOMETIMES.search(line))}
-    findings, error = outcome(program, said, SCHEDULES[schedule])
+    findings, error = found_by(said, **SCHEDULES[schedule])
     found = {(f.rule, f.span.line) for f in findings if f.rule not in STALLS}
     expected, shown = marks_of(said), "\n".join(f"{f.span}: {f.rule}: {f.message}" for f in findings)
     assert found - sometimes == expected, shown

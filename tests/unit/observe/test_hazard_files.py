@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from drywell.base.diagnostic import Finding, Severity
-from drywell.base.errors import DeadlockError, DrywellError, KernelFault, PtxError
+from drywell.base.diagnostic import Severity
+from drywell.base.errors import PtxError
 from drywell.host.launch import load
-from drywell.host.launch_file import read_launch_file
 from drywell.observe.hazards.rules import RULES
-from run_file import RunFile, read_run_file
+from run_file import check_end, found_by, marks_of, read_run_file
 
 FOLDER = Path(__file__).parents[2] / "ptx" / "hazard"
 REFUSED = re.compile(r"// error\[(E\d{4})\]: (.*?)\s*$", re.MULTILINE)
@@ -39,40 +38,14 @@ def name_of(program: Path) -> str:
     return str(program.relative_to(FOLDER).with_suffix(""))
 
 
-def expected_of(said: RunFile) -> set[tuple[str, int]]:
-    """Return what a file says is to be found: its hazards, and the fault it ends in; what is found of the
-    whole output has no line.
-    """
-    marks = said.hazards | ({said.fault} if said.fault else set())
-    return {(rule, 0 if rule == "OUTPUT-MISMATCH" else line) for rule, line in marks}
-
-
-def outcome(said: RunFile, options: dict[str, Any]) -> tuple[tuple[Finding, ...], DrywellError | None]:
-    """Run a program, through its launch file where one lies beside it: for expectations and declarations."""
-    file = said.path.with_suffix(".toml")
-    try:
-        if file.exists():
-            return read_launch_file(file).run(check="ptx", **options)[0].findings, None
-        return said.run(**{"check": "ptx", **options, **said.options}).findings, None
-    except (KernelFault, DeadlockError) as error:
-        return error.result.findings, error
-
-
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
 def test_a_program_has_the_hazards_it_says(program: Path, schedule: str) -> None:
     said = read_run_file(program)
-    findings, error = outcome(said, SCHEDULES[schedule])
+    findings, error = found_by(said, **SCHEDULES[schedule])
     found = {(f.rule, f.span.line) for f in findings if f.rule not in STALLS}
-    assert found == expected_of(said), "\n".join(f"{f.span}: {f.rule}: {f.message}" for f in findings)
-    if said.deadlock:
-        assert isinstance(error, DeadlockError)
-        assert [words for words in said.deadlock if words not in str(error)] == []
-    elif said.fault:
-        assert isinstance(error, KernelFault)
-    else:
-        assert error is None, str(error)
-        assert said.failures() == []
+    assert found == marks_of(said), "\n".join(f"{f.span}: {f.rule}: {f.message}" for f in findings)
+    check_end(said, error)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
@@ -81,9 +54,9 @@ def test_each_rule_has_a_failing_program_and_a_clean_one(folder: Path) -> None:
     assert rule in RULES
     said = [read_run_file(program) for program in PROGRAMS if program.parent == folder]
     is_refused = any(program.parent == folder for program in NOT_RUN)
-    is_found = any(rule in {r for r, _ in expected_of(s)} or (rule in STALLS and s.deadlock) for s in said)
+    is_found = any(rule in {r for r, _ in marks_of(s)} or (rule in STALLS and s.deadlock) for s in said)
     assert is_found or is_refused
-    assert any(not expected_of(s) and not s.deadlock for s in said)
+    assert any(not marks_of(s) and not s.deadlock for s in said)
 
 
 @pytest.mark.parametrize("program", NOT_RUN, ids=name_of)
