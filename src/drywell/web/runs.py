@@ -17,10 +17,10 @@ from drywell.base.events import CtaExited, CtaStarted, Event
 from drywell.base.record import record
 from drywell.host.launch_file import read_launch_file
 from drywell.host.page import page_of, path_of
+from drywell.observe.hazards.rules import Level
 from drywell.report.page_data import encode_page
 
 Schedule = Literal["timed", "eager", "lazy", "seeded"]
-Check = Literal["off", "hw", "ptx", "strict"]
 BEAT_SECONDS = 0.1
 
 
@@ -31,7 +31,7 @@ class Asked:
     launch: str
     schedule: Schedule = "timed"
     seed: int | None = None
-    check: Check = "ptx"
+    check: Level = "ptx"
 
     @property
     def options(self) -> dict[str, Any]:

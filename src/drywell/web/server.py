@@ -21,10 +21,11 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from drywell.base.errors import DrywellError, LaunchError
+from drywell.observe.hazards.rules import LEVELS
 from drywell.report.html_page import page_html
 from drywell.web.launches import Launches
 from drywell.web.local import OnlyLocal
-from drywell.web.runs import Asked, AskedPath, Check, Runs, Schedule
+from drywell.web.runs import Asked, AskedPath, Runs, Schedule
 
 T = TypeVar("T")
 LARGEST_REQUEST = 1 << 16
@@ -65,7 +66,7 @@ class Service:
             "launches": [dataclasses.asdict(offer) for offer in self.launches.offers()],
             "opened": self._opened,
             "schedules": get_args(Schedule),
-            "checks": get_args(Check),
+            "checks": LEVELS,
         }
 
     async def page(self, _: Request) -> Response:
