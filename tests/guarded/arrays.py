@@ -14,6 +14,8 @@ from pathlib import Path
 
 from numpy._core import _multiarray_umath
 
+from drywell.machine import own_memory
+
 _SET_HANDLER = 304
 """The place of PyDataMem_SetHandler in NumPy's table of functions."""
 
@@ -35,5 +37,6 @@ def guard_arrays() -> None:
 
 
 def pytest_configure() -> None:
-    """Guard the arrays of all tests."""
+    """Guard the arrays of all tests, also of what else would lie in a mapping together."""
+    own_memory.ROOM_BYTES = 0
     guard_arrays()

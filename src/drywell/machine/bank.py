@@ -29,7 +29,7 @@ class Bank:
     def __init__(self, cta: Cta) -> None:
         kernel, num_warps = cta.grid.kernel, cta.grid.num_warps
         size = kernel.registers.nbytes
-        self._of_warps: Bytes = np.zeros(num_warps * (size + LANES), np.uint8)
+        self._of_warps: Bytes = cta.grid.memory.zeros(np.uint8, num_warps * (size + LANES))
         self.registers: Bytes = self._of_warps[: num_warps * size].reshape(num_warps, size)
         self.carry: Mask = self._of_warps[num_warps * size :].view(np.bool_).reshape(num_warps, LANES)
         self.smem = SharedMemory(cta, kernel.smem_bytes, kernel.symbols)

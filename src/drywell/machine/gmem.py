@@ -123,6 +123,11 @@ class GlobalMemory:
                 raw = self.content(array)
                 source[...] = raw.view(source.dtype).reshape(source.shape)
 
+    @property
+    def sources(self) -> tuple[NDArray[Any], ...]:
+        """Return the callers' arrays."""
+        return tuple([array.source for array in self._arrays if array.source is not None])
+
     def content(self, array: GlobalArray) -> Bytes:
         """Return the bytes of one array (a view)."""
         start = array.address - GLOBAL_BASE

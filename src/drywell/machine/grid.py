@@ -25,6 +25,7 @@ from drywell.machine.gmem import GlobalMemory
 from drywell.machine.lanes import FULL, LANES
 from drywell.machine.local import ParamMemory
 from drywell.machine.outcome import Wait, WaitReason
+from drywell.machine.own_memory import OwnMemory
 from drywell.machine.queue import Pending
 from drywell.machine.registers import RegisterLayout
 from drywell.machine.sm import Sm
@@ -123,6 +124,7 @@ class Grid:
         self.specials: dict[Any, Any] = {}
         self.version = 0
         self.clock: int = 0
+        self.memory = OwnMemory(is_wanted=not observers)
         self.spare_tmem: list[Planes] = []
         self._check_dims()
         num_sms = num_modelled_sms(options, gpu, self.num_ctas)

@@ -30,7 +30,9 @@ class Sm:
         """Return the SM's Tensor Memory (made when first asked for)."""
         if self._tmem is None:
             grid, words = self.grid, self.grid.tmem_words[self.index]
-            self._tmem = TensorMemory(self.index, grid.options, self.ctas, grid.spare_tmem, words)
+            self._tmem = TensorMemory(
+                self.index, grid.options, grid.memory, self.ctas, grid.spare_tmem, words
+            )
         return self._tmem
 
     @property

@@ -64,11 +64,12 @@ class SharedMemory:
         self.rank = cta.rank
         self.base = cta.rank << RANK_SHIFT
         self.end = RESERVED_BYTES + nbytes
-        self.data: Bytes = np.zeros(-(-self.end // _ROUND) * _ROUND, np.uint8)
+        size, memory = -(-self.end // _ROUND) * _ROUND, cta.grid.memory
+        self.data: Bytes = memory.zeros(np.uint8, size)
         self.buffer = LaneBuffer(self.data)
-        self.words = np.zeros(self.data.size // 8, np.uint64)
-        self.live: Bytes = np.zeros(self.words.size, np.uint8)
-        self.phases = np.zeros(self.words.size, np.uint32)
+        self.words = memory.zeros(np.uint64, size // 8)
+        self.live: Bytes = memory.zeros(np.uint8, size // 8)
+        self.phases = memory.zeros(np.uint32, size // 8)
         self.reachable: Bytes = np.zeros(1, np.uint8)
         self.ledgers: dict[int, Ledger] = {}
         self.symbols: tuple[SmemSymbol, ...] = tuple(symbols)

@@ -29,6 +29,7 @@ from drywell.layout.tmem import (
     local_lane,
 )
 from drywell.machine.outcome import Wait, WaitReason
+from drywell.machine.own_memory import OwnMemory
 from drywell.machine.tmem_pair import Ask, alloc_half
 from drywell.machine.tmem_words import NUM_GRANULES, OF_SM, TmemHolding, granule_mask
 
@@ -51,9 +52,9 @@ class Planes(NamedTuple):
     addresses: tuple[int, int]
 
 
-def _new_planes() -> Planes:
-    shape = NUM_LANES, NUM_COLS
-    cells, written = np.zeros(shape, np.uint32), np.zeros(shape, np.bool_)
+def _new_planes(memory: OwnMemory) -> Planes:
+    cells = memory.zeros(np.uint32, NUM_LANES, NUM_COLS)
+    written = memory.zeros(np.bool_, NUM_LANES, NUM_COLS)
     return Planes(cells, written, (cells.ctypes.data, written.ctypes.data))
 
 
@@ -82,6 +83,7 @@ class TensorMemory:
         self,
         sm: int,
         options: Options,
+        memory: OwnMemory,
         residents: Sequence[Cta] = (),
         spare: list[Planes] | None = None,
         words: NDArray[np.uint64] | None = None,
@@ -91,6 +93,7 @@ class TensorMemory:
         self.words = words_of_sms(options, 1)[0] if words is None else words
         self._at = self.words.data
         self._residents = residents
+        self._memory = memory
         self._spare: list[Planes] = [] if spare is None else spare
         self._planes = _NO_PLANES
         self.furnish()
@@ -133,7 +136,7 @@ class TensorMemory:
     def furnish(self) -> None:
         """Have cells, those that another SM has no use for where there are such."""
         if self._planes is _NO_PLANES:
-            self._planes = self._spare.pop() if self._spare else _new_planes()
+            self._planes = self._spare.pop() if self._spare else _new_planes(self._memory)
             self._at[OF_SM["cells"]], self._at[OF_SM["written"]] = self._planes.addresses
 
     def hand_on(self) -> None:

@@ -28,6 +28,7 @@ from drywell.engine.native.tensor_core_waiting import (
 from drywell.engine.native.tensor_core_window import HIGHEST, LOWEST, LOWEST_OF_ALL, MAX_DEPTH, name_of
 from drywell.engine.native.turn_words import Record
 from drywell.engine.native.waiting import WAITING
+from drywell.machine.own_memory import OwnMemory
 from drywell.numerics.block_scale import SCALE_WINDOW_BITS
 from drywell.numerics.window import ZERO_EXPONENT
 
@@ -55,7 +56,6 @@ MAX_SPLITS = 4
 MAX_GROUPS = 6
 _OF_GROUPS = {"scales": 4, "values": 8, "masks": 4}
 _NUM_K = MAX_K
-_LINE = 64
 _K96 = 96
 _UE8M0_NAN, _UE4M3_NAN = 0xFF, 0x7F
 _UE8M0_BIAS = 127
@@ -92,8 +92,7 @@ _NO_SCALES = 2 * B_BYTES + MAX_SPLITS * A_BYTES
 
 def scratch() -> NDArray[np.uint8]:
     """Return memory for plans to work in, which begins where a line of a cache does."""
-    room = np.zeros(_SCRATCH_BYTES + _LINE, np.uint8)
-    return room[-room.ctypes.data % _LINE :][:_SCRATCH_BYTES]
+    return OwnMemory().zeros(np.uint8, _SCRATCH_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
