@@ -91,10 +91,10 @@ class Native:
     def _machine_tables(self) -> Tables:
         """Return what native machine instructions know of the run."""
         if not self._has_tables:
-            from drywell.engine.native.learn import Tables
+            from drywell.engine.native.learn import tables_of
 
             self._has_tables = True
-            self._tables = self._tables or Tables(self.grid)
+            self._tables = self._tables or tables_of(self.threaded, self.grid.options)
             if self.is_quiet:
                 self._tables.let_products_wait()
         tables: Tables = self._tables

@@ -103,7 +103,7 @@ class Kinds:
         self.grid = grid
         self.executable = executable
         self.addresses = addresses
-        self.tables = Tables(grid)
+        self.tables = Tables()
         self.has_unwritten = False
         self._most_together = most_together(grid)
         self._states: dict[int, _State] = {}

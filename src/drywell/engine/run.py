@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ from drywell.base.errors import BudgetError, DeadlockError, DrywellError, Kernel
 from drywell.base.events import Clocked, Observer
 from drywell.base.options import Options
 from drywell.base.span import Span
+from drywell.engine.activity import Ended, activity_of, told
 from drywell.engine.blas_threads import one_blas_thread
 from drywell.engine.by_kinds import Alone, Judge, Known, Verdict, facts_of, judge_kinds, known_of, may_compare
 from drywell.engine.collector import rare_collections
@@ -57,8 +60,8 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run left: the grid (state as it stands), instructions executed, what each warp did, and the
-    error that ended it, if any.
+    """What a run left: the grid (state as it stands), instructions executed, what each warp had done, and
+    the error that ended it, if any.
 
     It ran in `workers` processes, of which `grid` is the first's; `alone` says why there is only one where
     more were asked for. `verdict` is what there is to say of a launch that was judged by kinds.
@@ -66,11 +69,16 @@ class Outcome:
 
     grid: Grid
     executed: int
-    activity: tuple[WarpActivity, ...]
+    ended: tuple[Ended, ...]
     error: DrywellError | None
     workers: int = 1
     alone: str = ""
     verdict: Verdict | None = None
+
+    @property
+    def activity(self) -> tuple[WarpActivity, ...]:
+        """Return what each warp did, in order."""
+        return told(self.ended)
 
 
 def smem_symbols(executable: Executable) -> tuple[SmemSymbol, ...]:
@@ -145,6 +153,7 @@ def run(
     addresses: dict[str, int],
     gpu: Gpu,
     options: Options,
+    last: ExitStack,
     observers: Sequence[Observer] = (),
     trace: Trace | None = None,
     judge: Judge | None = None,
@@ -153,7 +162,7 @@ def run(
     """Run the entry until it ends or cannot go on; the error is in the outcome, with whatever the kernel
     had written left in `gmem`. A `trace` logs every step. `tell` is told of the intervals of a timed run. A
     `judge` may say by the kinds of clusters what the observers would (`by_kinds`); they have then been told
-    of nothing.
+    of nothing. What it leaves for the `last` thing of a launch need not be waited for before.
 
     KeyboardInterrupt passes through. Raises LaunchError for dimensions that cannot be.
     """
@@ -170,7 +179,7 @@ def run(
         if observers:
             watch_descriptors(given.threaded, executable)
         with one_blas_thread(), rare_collections():
-            shared = _run_in_shares(given, count) if count > 1 else None
+            shared = _run_in_shares(given, count, last) if count > 1 else None
             return shared or replace(_run_share(given), alone=alone)
 
 
@@ -202,18 +211,19 @@ def wants_workers(launch: Launch, gpu: Gpu, options: Options, is_watched: bool) 
     return num_wanted(options, *_homes(launch, gpu, options), is_watched)[0] > 1
 
 
-def _run_in_shares(given: _Given, count: int) -> Outcome | None:
+def _run_in_shares(given: _Given, count: int, last: ExitStack) -> Outcome | None:
     """Run the launch in `count` processes; None when it did not simply come to its end in them."""
     first: list[Grid] = []
 
-    def work(k: int) -> tuple[int, tuple[WarpActivity, ...], Counter[str]] | None:
+    def work(k: int) -> tuple[int, list[Any], Counter[str]] | None:
         outcome = _run_share(given, next_home)
         first.append(outcome.grid)
-        is_plain = outcome.error is None and not outcome.grid.remarks
-        return (outcome.executed, outcome.activity, outcome.grid.unsettled) if is_plain else None
+        if outcome.error is not None or outcome.grid.remarks:
+            return None
+        return outcome.executed, [(*who, done.counts) for *who, done in outcome.ended], outcome.grid.unsettled
 
     with dealt_out(_homes(given.launch, given.gpu, given.options)[1]) as next_home:
-        parts = in_processes(count, given.gmem, work)
+        parts = in_processes(count, given.gmem, work, last)
     executed = sum(part[0] for part in parts or ())
     if parts is None:
         return None
@@ -222,9 +232,9 @@ def _run_in_shares(given: _Given, count: int) -> Outcome | None:
         return None
     (grid,) = first
     grid.unsettled = sum((part[2] for part in parts), Counter())
-    warps = (warp for part in parts for warp in part[1])
-    activity = sorted(warps, key=lambda w: (*w.cta[::-1], w.warp))
-    return Outcome(grid, executed, tuple(activity), None, count)
+    did = cache(activity_of(given.threaded).of)  # equal counts of a worker are one object
+    ended = [(cta, warp, index, did(counts)) for part in parts for cta, warp, index, counts in part[1]]
+    return Outcome(grid, executed, tuple(ended), None, count)
 
 
 @dataclass(slots=True)

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drywell.base.activity import WarpActivity
 from drywell.base.errors import BudgetError, DrywellError
 from drywell.base.options import Options
-from drywell.engine.activity import Activity, Done, Ended, told
+from drywell.engine.activity import Done, Ended, activity_of
 from drywell.engine.compiled_layout import CHUNK
 from drywell.engine.compiled_run import Native
 from drywell.engine.interpreter import Interpreter
@@ -173,7 +172,7 @@ class Scheduler:
         self.grid = grid
         self.options = options
         self.interpreter = Interpreter(threaded, grid, native)
-        self.activity = Activity(threaded)
+        self.activity = activity_of(threaded)
         self.random = random.Random(options.seed)
         self.gangs: list[Gang] = []
         self.finished: list[WarpState] = []
@@ -219,17 +218,20 @@ class Scheduler:
             counts[pc] += count
         return counts
 
-    def told(self) -> tuple[WarpActivity, ...]:
+    def _did(self, state: WarpState) -> Done:
+        return self.activity.of(self.counts(state).tobytes())
+
+    def told(self) -> tuple[Ended, ...]:
         """Say what each warp did."""
         states = (*self.early, *self.finished, *self.states)
-        return told((*self.ended, *(self._ended(state) for state in states)))
+        return (*self.ended, *(self._ended(state) for state in states))
 
     def close(self) -> None:
         """Let what it drove go when others let go of it, not when garbage is collected."""
         self.interpreter.drain = self.rounds = None
 
     def _ended(self, state: WarpState) -> Ended:
-        cta, done = state.warp.cta, state.done or self.activity.of(self.counts(state))
+        cta, done = state.warp.cta, state.done or self._did(state)
         return cta.linear, state.warp.index, cta.index, done
 
     def _goes_on(self, ran: int) -> bool:
@@ -375,7 +377,7 @@ class Scheduler:
         native, contexts = self.interpreter.native, states[0].warp.cta.bank.contexts
         is_whole = native is not None and contexts is not None and len(states) == len(contexts.contexts)
         if not is_whole or any(state.counts for state in states):
-            return [self.activity.of(self.counts(state)) for state in states]
+            return [self._did(state) for state in states]
         return self._alike(contexts.executed, map(self.counts, states))
 
     def _alike(self, executed: NDArray[np.int64], counts: Iterable[NDArray[np.int64]]) -> list[Done]:
@@ -384,7 +386,7 @@ class Scheduler:
         """
         found = self.activity.alike(executed)
         if found is None:
-            found = [self.activity.of(of_warp) for of_warp in counts]
+            found = [self.activity.of(of_warp.tobytes()) for of_warp in counts]
             self.activity.note(executed, found)
         return found
 
@@ -410,7 +412,7 @@ class Scheduler:
     def _let_go(self, state: WarpState) -> None:
         """Let go of what a warp held."""
         if state.done is None:
-            state.done = self.activity.of(self.counts(state))
+            state.done = self._did(state)
             state.counts = state.done.executed
             state.context = state.turns = None
             state.warp.forget()

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,11 @@ from drywell.machine.outcome import Call, Deferred, Exit, Jump, Return, Wait
 from drywell.program import operands as ops
 from drywell.program.link import Executable, Linked
 from drywell.program.module import Parameter
+
+if TYPE_CHECKING:
+    from drywell.base.options import Options
+    from drywell.engine.activity import Activity
+    from drywell.engine.native.learn import Tables
 
 Step = Callable[[Any], Any]
 
@@ -82,7 +87,8 @@ class Threaded:
     """The callables of an executable with, per place, its span, the registers it touches, reads and writes,
     its declaration (None at a function's end), its flags, and its guard (register index, whether negated).
     At the places `watched` an observer does more than the instruction; before those of `turn_ends` a turn may
-    end.
+    end. `learnt` is what native code has been told, under which options, since it was made, `activity` says
+    what warps did.
     """
 
     steps: list[Step]
@@ -98,6 +104,8 @@ class Threaded:
     callees: dict[str, Callee]
     watched: set[int] = field(default_factory=set)
     turn_ends: list[bool] = field(default_factory=list)
+    learnt: tuple[Options, Tables] | None = None
+    activity: Activity | None = None
 
     @property
     def clocks(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
@@ -26,6 +26,7 @@ import numpy as np
 
 from drywell.base.options import Options
 from drywell.machine.gmem import GlobalMemory
+from drywell.machine.own_memory import kept_from_forks
 from drywell.program.independence import meeting_place
 from drywell.program.link import Executable
 
@@ -40,6 +41,7 @@ MOST_HANDS = 1024
 T = TypeVar("T")
 
 _PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 
 
 def num_workers(
@@ -103,19 +105,23 @@ def dealt_out(count: int) -> Iterator[Callable[[], int | None]]:
         os.close(read_end)
 
 
-def in_processes(count: int, gmem: GlobalMemory, work: Callable[[int], T | None]) -> list[T] | None:
+def in_processes(
+    count: int, gmem: GlobalMemory, work: Callable[[int], T | None], last: ExitStack
+) -> list[T] | None:
     """Return what `work(0)`, run here, to `work(count - 1)`, each run in a process of its own, return; they
     share global memory. None when one of them returned None or died, or the system has no room for it; global
     memory is then as before.
 
-    Whatever else `work(0)` raises passes through. No process is left in any case.
+    Whatever else `work(0)` raises passes through. No process is left in any case: those that have done their
+    work, and take 3 ms to go, are waited for as the `last` thing.
     """
     workers: list[_Worker] = []
     results: list[T] = []
     if not gmem.share():
         return None
+    last.callback(_end, workers)
     try:
-        with _uninterrupted() as usual:
+        with _uninterrupted() as usual, kept_from_forks(gmem.sources):
             for k in range(1, count):
                 workers.append(_start(work, k, usual))
         for take in (lambda: work(0), *(worker.result for worker in workers)):
@@ -126,13 +132,19 @@ def in_processes(count: int, gmem: GlobalMemory, work: Callable[[int], T | None]
     except OSError:
         results.clear()
     finally:
-        with _uninterrupted():
-            for worker in workers:
-                worker.end()
+        if len(results) < count:
+            _end(workers)
     if len(results) == count:
         return results
     gmem.restore()
     return None
+
+
+def _end(workers: list[_Worker]) -> None:
+    """End those that are left."""
+    with _uninterrupted():
+        while workers:
+            workers.pop().end()
 
 
 _HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
@@ -208,7 +220,7 @@ def _serve(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and ends its workers
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, usual)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == parent:
             gc.freeze()  # so that collections do not touch, and so copy, what came from the parent
             result = work(k)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -92,17 +92,18 @@ def launch(
     ghz = machine.boost_clock_mhz / 1000
     watch = watch_of(check, observe, executable, gmem, shape.grid, declared, ghz, observers)
     tell = None if watch.timeline is None else watch.timeline.on
-    with _written_back(gmem):
-        params = build_params(executable.params, args, placement, executable.param_bytes)
-        addresses, shape = place_globals(executable, gmem), replace(shape, params=params)
-        judge = None if observers else judging_of(check, observe, executable, gmem, shape.grid, declared)
-        given = executable, shape, gmem, addresses, machine, options, watch.observers
-        outcome = run(*given, trace, judge, tell)
-    result = conclude(outcome, watch)
-    if not outcome.grid.observers:
-        outcome.grid.let_go_of_all()
-    placement.refuse_lost_writes()
-    return result
+    with ExitStack() as last:
+        with _written_back(gmem):
+            params = build_params(executable.params, args, placement, executable.param_bytes)
+            addresses, shape = place_globals(executable, gmem), replace(shape, params=params)
+            judge = None if observers else judging_of(check, observe, executable, gmem, shape.grid, declared)
+            given = executable, shape, gmem, addresses, machine, options, last, watch.observers
+            outcome = run(*given, trace, judge, tell)
+        result = conclude(outcome, watch)
+        if not outcome.grid.observers:
+            outcome.grid.let_go_of_all()
+        placement.refuse_lost_writes()
+        return result
 
 
 def _clocked(gpu: arch.Gpu, clock_mhz: int | None) -> arch.Gpu:

@@ -99,7 +99,7 @@ def conclude(outcome: Outcome, watch: Watch) -> Result:
     """Return the result of a run; the error that ended it is raised with the result in it."""
     checker, roles = watch.checker, watch.roles
     error = outcome.error
-    judged = outcome.verdict
+    judged, activity = outcome.verdict, outcome.activity
     hazards = judged.findings if judged is not None else () if checker is None else checker.finish()
     verdict: Verdict = "unchecked" if checker is None else "clean"
     if any(finding.severity is Severity.ERROR for finding in hazards):
@@ -109,9 +109,9 @@ def conclude(outcome: Outcome, watch: Watch) -> Result:
     result = Result(
         verdict,
         (*hazards, *(_remarks(outcome) if error is None else _finding(error))),
-        executed=sum(sum(warp.units.values()) for warp in outcome.activity),
+        executed=sum(sum(warp.units.values()) for warp in activity),
         printed="".join(outcome.grid.printed),
-        activity=outcome.activity,
+        activity=activity,
         tmem_map=watch.tmem_map,
         is_approximate=outcome.grid.options.numerics == "fast",
         roles=() if roles is None else roles.roles(),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,11 @@ def nothing_is_left() -> Any:
     before = children(), descriptors(), signal.pthread_sigmask(signal.SIG_BLOCK, ())
     yield
     assert before == (children(), descriptors(), signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+
+def shared_out(count: int, gmem: GlobalMemory, work: Callable[[int], Any]) -> list[Any] | None:
+    with ExitStack() as last:
+        return in_processes(count, gmem, work, last)
 
 
 def both(body: str, **options: Any) -> list[tuple[Any, np.ndarray[Any, Any]]]:
@@ -153,7 +159,7 @@ def test_homes_are_a_partition_that_keeps_who_shares_an_sm(
 @pytest.mark.parametrize("count", [1, 7, 148, 1024, 1025, 5000])
 def test_numbers_are_dealt_out_once_and_in_order(count: int) -> None:
     with dealt_out(count) as take:
-        parts = in_processes(3, memory(), lambda _: list(iter(take, None)))
+        parts = shared_out(3, memory(), lambda _: list(iter(take, None)))
         assert take() is None
     assert parts is not None
     assert all(part == sorted(part) for part in parts)
@@ -294,7 +300,7 @@ def test_workers_write_one_memory() -> None:
         gmem.buffer.data[k] = 200 + k
         return 10 * k
 
-    assert in_processes(3, gmem, work) == [0, 10, 20]
+    assert shared_out(3, gmem, work) == [0, 10, 20]
     assert gmem.buffer.data[:4].tolist() == [200, 201, 202, 3]
 
 
@@ -319,7 +325,7 @@ def test_memory_is_as_before_when_a_worker_fails(fail: Any, capfd: pytest.Captur
         gmem.buffer.data[:] = 7
         return 1 if k == 0 else fail(k)
 
-    assert in_processes(2, gmem, work) is None
+    assert shared_out(2, gmem, work) is None
     assert gmem.buffer.data[:100].tolist() == list(range(100))
     assert capfd.readouterr() == ("", "")
 
@@ -332,7 +338,7 @@ def test_what_the_parent_raises_passes_through_and_ends_the_workers() -> None:
             pass
 
     with pytest.raises(ZeroDivisionError):
-        in_processes(3, memory(), work)
+        shared_out(3, memory(), work)
 
 
 def test_a_process_that_cannot_be_started_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +372,7 @@ def an_interrupt() -> Any:
 
 def test_an_interrupt_ends_the_workers(an_interrupt: None) -> None:
     with pytest.raises(KeyboardInterrupt):
-        in_processes(3, memory(), endless)
+        shared_out(3, memory(), endless)
 
 
 def test_an_interrupt_of_a_launch_passes_through(an_interrupt: None) -> None:
@@ -377,6 +383,7 @@ def test_an_interrupt_of_a_launch_passes_through(an_interrupt: None) -> None:
 
 KILLED = """
 import os, sys
+from contextlib import ExitStack
 from drywell.engine.workers import dealt_out, in_processes
 from drywell.machine.gmem import GlobalMemory
 
@@ -386,7 +393,7 @@ def work(k):
     while True:
         pass
 
-in_processes(3, GlobalMemory(), work)
+in_processes(3, GlobalMemory(), work, ExitStack())
 """
 
 

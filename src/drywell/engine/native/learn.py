@@ -1,7 +1,8 @@
-"""What one run's native code is told: where its CTAs are, and plans, which are made when they are missed."""
+"""What native code is told: plans, which are made when they are missed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,25 +12,54 @@ from drywell.engine.native.plans import KINDS, PLACE_OF_WAITING, PlanTable
 from drywell.engine.native.waiting import WAITING
 
 if TYPE_CHECKING:
+    from drywell.base.options import Options
     from drywell.engine.native import cp, mma
-    from drywell.machine.grid import Grid
+    from drywell.engine.threaded import Threaded
     from drywell.machine.warp import Warp
 
 
 MAX_PLANS = 1 << 16
 
+MAX_KEPT = 256
+"""Plans of products and copies that are kept for the next run."""
+
+
+def tables_of(threaded: Threaded, options: Options) -> Tables:
+    """Return the tables of a run that has been lent `threaded`: with what an earlier one has learnt under the
+    same options.
+    """
+    options = replace(options, workers=None)
+    learnt, tables = threaded.learnt or (None, None)
+    if tables is None or learnt != options or tables.num_kept > MAX_KEPT:
+        tables = Tables()
+        threaded.learnt = options, tables
+    tables.begin()
+    return tables
+
 
 class Tables:
-    """The tables of a grid's plans; to be made anew when global memory has moved."""
+    """The tables of plans of a run: those of tensor maps are of where its arrays lie, those of products and
+    copies of nothing but the options.
+    """
 
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
+    def __init__(self) -> None:
         self.plans = np.zeros(PLACE_OF_WAITING + 1, np.uint64)
         self._waiting = np.zeros(len(WAITING), np.int64)
-        self._maps = PlanTable(self.plans, "map")
         self._products = PlanTable(self.plans, "product")
         self._copies = PlanTable(self.plans, "copy")
         self._scratch: NDArray[np.uint8] | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Let a run begin, in which no product waits yet."""
+        self._maps = PlanTable(self.plans, "map")
+        self._waiting.fill(0)
+        self.plans[PLACE_OF_WAITING] = 0
+
+    @property
+    def num_kept(self) -> int:
+        """Return how many plans the next run could use."""
+        return len(self._products) + len(self._copies)
 
     def let_products_wait(self) -> None:
         """Let products wait for others of the same D. Who runs compiled code performs what is left."""

@@ -155,7 +155,7 @@ class Native:
         self.left: Counter[str] = Counter()
         self._kept: list[Any] = []
         self._contexts: dict[int, tuple[Any, Any, Machine]] = {}
-        self._tables: dict[int, Tables] = {}
+        self._tables: dict[int, tuple[Any, Tables]] = {}
 
     def step(self, compiler: Any, instruction: ops.Bound, inner: Any) -> Any:
         form = native_form(instruction)
@@ -187,9 +187,10 @@ class Native:
     def _context(self, w: Any) -> tuple[Any, Machine]:
         found = self._contexts.get(id(w))
         if found is None or found[0] is not w:
-            tables = self._tables.get(id(w.grid))
-            if tables is None or tables.grid is not w.grid:
-                tables = self._tables[id(w.grid)] = Tables(w.grid)
+            grid, tables = self._tables.get(id(w.grid), (None, None))
+            if tables is None or grid is not w.grid:
+                tables = Tables()
+                self._tables[id(w.grid)] = w.grid, tables
             common, machine = GridContext(w.grid), Blocks(w.cta, tables).machines[w.index]
             self._kept.append(common)
             context = common.words.copy()
