@@ -240,6 +240,7 @@ def test_a_watched_cell_lists_its_writes_and_reads_as_the_clock_moves(open_page:
     ]
     assert len(mine) > 10
     rows = page.get_by_role("table", name="what happened to the cell").locator("tbody tr")
+    expect(rows.and_(page.locator("[aria-current=step]"))).to_be_in_viewport(ratio=1)
     texts = rows.all_inner_texts()
     assert len(texts) == len(mine)
     for text, (at, deed) in zip(texts, mine, strict=True):
