@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import sys
+import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +30,12 @@ _LINE_BYTES = 64
 _MADV_WIPEONFORK, _MADV_KEEPONFORK = 18, 19
 
 _kept: list[mmap.mmap] = []
+
+_forking = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_forking.acquire, after_in_parent=_forking.release, after_in_child=_forking.release
+    )
 
 S = TypeVar("S", bound=np.generic)
 
@@ -79,18 +87,20 @@ def _keep(mapping: mmap.mmap) -> None:
 @contextmanager
 def kept_from_forks(arrays: Iterable[NDArray[Any]]) -> Iterator[None]:
     """Let processes that are forked inside the block find zeros where now are arrays, in those pages that
-    hold nothing else. Memory of which that cannot be, a file's or shared memory, is theirs too.
+    hold nothing else. Memory of which that cannot be, a file's or shared memory, is theirs too. Other threads
+    that fork wait until the block is over.
     """
-    advise = ctypes.PyDLL(None).madvise  # meanwhile no other thread of Python's forks
+    advise = ctypes.CDLL(None).madvise
     advise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     found = [pages for array in arrays if array.flags.c_contiguous and (pages := _pages(array))[1] > 0]
-    try:
-        for pages in found:
-            advise(*pages, _MADV_WIPEONFORK)
-        yield
-    finally:
-        for pages in found:
-            advise(*pages, _MADV_KEEPONFORK)
+    with _forking:
+        try:
+            for pages in found:
+                advise(*pages, _MADV_WIPEONFORK)
+            yield
+        finally:
+            for pages in found:
+                advise(*pages, _MADV_KEEPONFORK)
 
 
 def _pages(array: NDArray[Any]) -> tuple[int, int]:

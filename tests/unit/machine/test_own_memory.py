@@ -6,6 +6,7 @@ import mmap
 import os
 import resource
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -134,3 +135,22 @@ def test_shared_arrays_are_not_kept_from_forks() -> None:
     shared.fill(1)
     with a_fork(lambda: bool(shared.all()), kept_from_forks((shared,))) as found:
         assert found
+
+
+@linux_only
+def test_another_thread_that_forks_meanwhile_waits_and_loses_nothing() -> None:
+    array, statuses = np.ones(64 * PAGE, np.uint8), []
+
+    def fork() -> None:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if array.all() else 1)
+        statuses.append(os.waitpid(pid, 0)[1])
+
+    thread = threading.Thread(target=fork)
+    with kept_from_forks((array,)):
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+    thread.join()
+    assert statuses == [0]
