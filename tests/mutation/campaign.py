@@ -305,8 +305,8 @@ CONDUCT = """\
 Mutants run as one cluster of their kernel (tests/mutation/launches), which does what each of its clusters
 does. Of the outcomes whose commit is not written down, on the code of 2026-11-30 and of the morning of
 2026-12-01, those of the first five kernels and of flash_fwd_ws up to number 208 were run as two clusters or
-four. All seeds ran as one cluster; of those whose commit is not written down 49 ran on a tree of that morning
-that no commit holds.
+four. All seeds ran as one cluster; of those whose commit is not written down some, 49 at most, ran on a tree
+of that morning that no commit holds.
 
 Four misses (tc_scaled_copy_nvfp4 line 177, flash_fwd_ws lines 105 and 108) differ only if `elect.sync` takes
 another lane than the lowest, which the machine always takes (DEVIATIONS.md, A1). Five are told by a note
