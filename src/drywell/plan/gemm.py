@@ -209,7 +209,7 @@ def _parts(w: _Work, step: float, ghz: float) -> dict[str, float]:
     )
     parts["fill"] = fill
     parts["epilogue"] = waves * exposed + w.epilogue + w.drain
-    parts["handover"] = waves * handover
+    parts["handover"] = (waves - 1) * handover
     parts["setup"] = t.cta_setup_ns * ghz
     return parts
 

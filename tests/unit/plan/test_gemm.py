@@ -102,6 +102,12 @@ def test_scale_factors_take_loads_and_copies() -> None:
     assert predict(scaled).time_us > predict(plain).time_us
 
 
+@pytest.mark.parametrize(("waves", "handovers"), [(1, 0), (2, 1), (14, 13)])
+def test_a_hand_over_stands_between_two_tiles(waves: int, handovers: int) -> None:
+    run = predict(replace(PAIR, m=waves * 74 * 256, n=256))
+    assert run.breakdown["handover"] == pytest.approx(handovers * timing("b200").tile_handover_ns / 1000)
+
+
 def test_loads_of_one_wave_share_l2() -> None:
     t = timing("b200")
     grouped, plain = (miss_share(replace(PAIR, raster=g), t, 74, 32, 32) for g in (8, None))
