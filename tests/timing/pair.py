@@ -191,9 +191,7 @@ def text(accumulators: int = 2) -> str:
     """Return the kernel's PTX."""
     inits = [(FULL + 8 * i, 2) for i in range(STAGES)] + [(EMPTY + 8 * i, 1) for i in range(STAGES)]
     inits += [(READY, 1), (READY + 8, 1), (DRAINED, 8), (DRAINED + 8, 8)]
-    made = "\n".join(
-        f"  add.u32 t, bars, {at};\n  mbarrier.init.shared::cta.b64 [t], {n};" for at, n in inits
-    )
+    made = "\n".join(f"  mbarrier.init.shared::cta.b64 [bars+{at}], {n};" for at, n in inits)
     return f"""
 .version 8.8
 .target sm_100a

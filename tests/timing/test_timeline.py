@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import drywell
+from drywell.arch.timing import timing
 from drywell.engine.timed_costs import wavefronts
 from drywell.examples import packaged
 from drywell.report.timeline import timeline_lines
@@ -66,6 +67,16 @@ def test_fill_steady_state_and_drain_follow_each_other_and_are_the_whole() -> No
     assert phases.fill[1] == phases.steady[0] and phases.steady[1] == phases.drain[0]
     within = found.utilisation("tensor", 0, phases.steady)
     assert 0 < found.utilisation("tensor", 0) < within <= 1
+
+
+def test_a_cta_starts_with_the_launch_or_a_gap_behind_the_one_whose_room_it_takes() -> None:
+    text = ".version 8.6 .target sm_100a .address_size 64 .visible .entry waits() { bar.sync 0; ret; }"
+    given = {"grid": 149, "block": 32, "dynamic_smem": 200_000, "args": [], "clock_mhz": 1000}
+    found = drywell.launch(drywell.load(text)["waits"], observe=("timeline",), **given).timeline
+    assert found is not None
+    runs = {i.cta: (i.begin, i.end) for i in found.events if i.doing == "run"}
+    assert len(runs) == 149 and {runs[cta][0] for cta in range(148)} == {0.0}
+    assert runs[148][0] - min(end for _, end in runs.values()) == timing("b200").cta_gap_ns
 
 
 def test_the_critical_path_reaches_from_the_start_to_the_end() -> None:

@@ -75,12 +75,15 @@ class Timing:
     mufu_latency_cycles: float
     smem_load_cycles: float
     gmem_load_cycles: float
+    mbarrier_init_cycles: float
+    mbarrier_fence_cycles: float
     mbarrier_arrive_cycles: float
     mbarrier_test_cycles: float
     named_barrier_cycles: float
     cluster_barrier_cycles: float
     fence_cycles: float
     tmem_alloc_cycles: float
+    tmem_alloc_pair_cycles: float
     tmem_store_cycles: float
     tmem_store_col_cycles: float
     tma_issue_cycles: float

@@ -78,12 +78,6 @@ class TimedScheduler(Scheduler):
         self._waiting: dict[int, list[Track]] = defaultdict(list)
         self._gang_of: dict[int, Gang] = {}
         self._flights: dict[AsyncOp, tuple[Flight, float]] = {}
-        self._wakes = {
-            "mbarrier": self.t.wake_cycles,
-            "named_barrier": self.t.named_barrier_cycles,
-            "cluster_barrier": self.t.cluster_barrier_cycles,
-            "tmem_alloc": self.t.tmem_alloc_cycles,
-        }
 
     # ---------------------------------------------------------------- the loop
     def run(self) -> None:
@@ -119,11 +113,10 @@ class TimedScheduler(Scheduler):
         heappush(self._due, (at, self._planned, what))
 
     def _admit(self) -> bool:
-        """Let clusters start; their warps issue when the CTA is set up."""
+        """Let clusters start: with the launch, or a gap after those whose room they take."""
         known = len(self.gangs)
         begun = super()._admit()
-        gap_ns = self.t.cta_gap_ns if self.now else 0.0
-        start = self.now + (gap_ns + self.t.cta_setup_ns) * self.ghz
+        start = self.now + (self.t.cta_gap_ns * self.ghz if self._planned else 0.0)
         for gang in self.gangs[known:]:
             for state in gang.states:
                 track = Track(state, self.units.sm(state.warp.sm.index), start)
@@ -250,16 +243,15 @@ class TimedScheduler(Scheduler):
         left = []
         for track in waiting:
             state = track.state
-            waits = [(split, split.held) for split in state.splits if split.held is not None]
+            waits = [(split, split.held, split.pc) for split in state.splits if split.held is not None]
             self.interpreter.wake(state)
             if state.choose() is None:
                 left.append(track)
                 continue
-            held = next((held for split, held in waits if split.held is not held), None)
-            reason = None if held is None else held.outcome.reason
-            resumed = self.now + (0.0 if reason is None else self._wakes.get(reason.kind, 0.0))
-            if self.tell is not None and reason is not None:
-                self._told_stall(track, reason, resumed, cause)
+            over = next(((held, pc) for split, held, pc in waits if split.held is not held), None)
+            resumed = self.now + (0.0 if over is None else self.costs.of(over[1]).wakes)
+            if self.tell is not None and over is not None:
+                self._told_stall(track, over[0].outcome.reason, resumed, cause)
             track.since = resumed
             self._follow(track, resumed)
         if left:

@@ -26,14 +26,16 @@ Address = Callable[[Any], NDArray[Any]]
 class Cost:
     """What an instruction costs, in cycles: `pipe` of its sub-partition (none: '') is taken for `cycles`; its
     result can be read `latency` after the issue; the warp goes on after `blocks`. `address` gives the bytes
-    it touches in shared memory, `size` at each, when it does. `may_release` says that others may wait for it,
-    `settles` that what stands before it is over before it is issued.
+    it touches in shared memory, `size` at each, when it does. A wait of it goes on `wakes` after what ended
+    it. `may_release` says that others may wait for it, `settles` that what stands before it is over before
+    it is issued.
     """
 
     pipe: str = ""
     cycles: float = 0.0
     latency: float = 1.0
     blocks: float = 1.0
+    wakes: float = 0.0
     address: Address | None = None
     size: int = 4
     may_release: bool = False
@@ -80,16 +82,27 @@ class Costs:
             return Cost(unit, cycles, latency.get(unit, t.alu_latency_cycles), may_release=releases)
         if unit in ("mem", "smem"):
             return self._memory(bound, register_base)
-        opcode = declaration.opcode
-        blocks = {
-            "fence": t.fence_cycles,
-            "tmem": t.tmem_alloc_cycles if opcode.startswith("tcgen05.alloc") else 1.0,
-            "barrier": _barrier_cycles(t, opcode),
-        }.get(unit, 1.0)
+        blocks = self._blocks(declaration, bound.mods)
         result = t.mbarrier_test_cycles if declaration.waits else t.mbarrier_arrive_cycles
-        settles = unit in ("fence", "barrier", "mbarrier", "sync")
         latency_cycles = result if unit == "mbarrier" else blocks
-        return Cost(latency=latency_cycles, blocks=blocks, may_release=True, settles=settles)
+        wakes = t.wake_cycles if unit == "mbarrier" else blocks if blocks > 1.0 else 0.0
+        settles = unit in ("fence", "barrier", "mbarrier", "sync")
+        return Cost(latency=latency_cycles, blocks=blocks, wakes=wakes, may_release=True, settles=settles)
+
+    def _blocks(self, declaration: Any, mods: Any) -> float:
+        """Return how long a machine instruction holds up its warp."""
+        t = self.t
+        match declaration.name:
+            case "mbarrier_init":
+                return t.mbarrier_init_cycles
+            case "tcgen05_alloc":
+                is_pair = str(mods["cta_group"]) == "cta_group::2"
+                return t.tmem_alloc_pair_cycles if is_pair else t.tmem_alloc_cycles
+            case "fence" if mods.get("mbarrier_init"):
+                return t.mbarrier_fence_cycles
+        if declaration.unit == "barrier":
+            return _barrier_cycles(t, declaration.opcode)
+        return t.fence_cycles if declaration.unit == "fence" else 1.0
 
     def _memory(self, bound: Any, register_base: int) -> Cost:
         """Return the cost of a load, store or atomic: by its space, as far as the text says it."""
@@ -100,9 +113,9 @@ class Costs:
         address = _address(bound, register_base)
         size = _bytes_of(bound)
         if space.startswith("shared"):
-            return Cost("smem", 0.0, t.smem_load_cycles, 1.0, address, size)
+            return Cost("smem", 0.0, t.smem_load_cycles, address=address, size=size)
         latency = t.smem_load_cycles if space == "local" else t.gmem_load_cycles
-        return Cost("lsu", size * LANES / t.smem_bytes_per_cycle, latency, 1.0, None, size)
+        return Cost("lsu", size * LANES / t.smem_bytes_per_cycle, latency, size=size)
 
 
 def _barrier_cycles(t: Timing, opcode: str) -> float:
