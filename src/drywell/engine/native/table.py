@@ -178,7 +178,9 @@ def lane_value(unit: Unit, value: Lanes, width: int) -> tuple[str, str]:
     return f"i{max(width, value.width)}", text
 
 
-def note_change(unit: Unit) -> None:
-    """Note that the state that warps share has changed."""
-    place = unit.w.let(f"getelementptr i64, ptr %context, i64 {CONTEXT['changed']}")
-    unit.w.do(f"store i64 1, ptr {place}")
+def note_change(unit: Unit, has_changed: str = ALWAYS) -> None:
+    """Note that the state that warps share has changed, if it has."""
+    w = unit.w
+    place = w.let(f"getelementptr i64, ptr %context, i64 {CONTEXT['changed']}")
+    before, new = w.let(f"load i64, ptr {place}"), w.let(f"zext i1 {has_changed} to i64")
+    w.do(f"store i64 {w.let(f'or i64 {before}, {new}')}, ptr {place}")

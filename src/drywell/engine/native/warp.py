@@ -1,6 +1,7 @@
 """What the lanes of a warp do together, natively: when the lanes that execute it are those of the membermask.
 
-Each such meeting counts as a change of shared state. Shuffles by constants are shuffles of vectors.
+Each such meeting counts as a change of shared state; a split that has to wait for others does not. Shuffles by
+constants are shuffles of vectors.
 """
 
 from __future__ import annotations
@@ -31,15 +32,17 @@ def _sources(unit: Unit, instruction: ops.Bound) -> list[Any]:
 
 
 def _met(unit: Unit, instruction: ops.Bound, membermask: Lanes) -> str:
-    """Return whether each lane that executes it names just those lanes."""
-    note_change(unit)
+    """Return whether each lane that executes it names just those lanes, and note the change that this is."""
     last = instruction.sources[-1]
     if unit.mask == "-1" and isinstance(last, ops.Immediate) and last.bits & 0xFFFF_FFFF == 0xFFFF_FFFF:
+        note_change(unit)
         return ALWAYS
     w = unit.w
     differ = w.let(f"icmp ne {_W} {membermask.text}, {splat(unit, unit.mask).text}")
     wrong = w.let(f"and i32 {w.let(f'bitcast {vector(1)} {differ} to i32')}, {unit.mask}")
-    return w.let(f"icmp eq i32 {wrong}, 0")
+    done = w.let(f"icmp eq i32 {wrong}, 0")
+    note_change(unit, done)
+    return done
 
 
 @form("elect_sync")
