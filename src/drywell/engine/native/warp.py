@@ -1,7 +1,7 @@
 """What the lanes of a warp do together, natively: when the lanes that execute it are those of the membermask.
 
-Each such meeting counts as a change of shared state; a split that has to wait for others does not. Shuffles by
-constants are shuffles of vectors.
+Each such meeting counts as a change of shared state; a split that has to wait for others does not. Shuffles
+by constants are shuffles of vectors.
 """
 
 from __future__ import annotations
