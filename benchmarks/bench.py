@@ -270,7 +270,7 @@ def line_g(job: Job) -> Found:
     """Memory that a resident CTA takes: the peak with many of them against that with few."""
     few, many = job.sizes["resident"]
     peaks = [int(_child("peak", job, str(ctas))[0]) for ctas in (few, many)]
-    each = (peaks[1] - peaks[0]) / (many - few) / 2**20
+    each = max(peaks[1] - peaks[0], 0) / (many - few) / 2**20
     texts = f"{each:.2f} MiB a CTA", "2 MB"
     note = f"peak {peaks[0] >> 20} MiB with {few} CTAs, {peaks[1] >> 20} MiB with {many}, of the same arrays"
     yield Row("g", "bf16 GEMM, resident CTAs", *texts, each * 2**20 / 2e6, 1, note=note)
