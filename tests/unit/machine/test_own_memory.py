@@ -138,6 +138,7 @@ def test_shared_arrays_are_not_kept_from_forks() -> None:
 
 
 @linux_only
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12 and later, which is right
 def test_another_thread_that_forks_meanwhile_waits_and_loses_nothing() -> None:
     array, statuses = np.ones(64 * PAGE, np.uint8), []
 
