@@ -15,7 +15,6 @@ from drywell.engine.native.state import Blocks
 from drywell.machine.gmem import PLACE_ALIGN, GlobalMemory
 from drywell.machine.lanes import LANES
 from drywell.machine.local import LaneMemory
-from drywell.machine.own_memory import OwnMemory
 from drywell.machine.smem import RESERVED_BYTES
 from drywell.machine.special import is_of_cta, value_in
 from drywell.machine.windows import CALL_PARAMS, GLOBAL_BASE
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
 Words = NDArray[np.int64]
 
 
-def range_ends(gmem: GlobalMemory, memory: OwnMemory) -> NDArray[np.uint64]:
+def range_ends(gmem: GlobalMemory) -> NDArray[np.uint64]:
     """Return, per granule of 512 bytes, the offset at which the array lying there ends (0 where none lies).
 
     >>> gmem = GlobalMemory()
     >>> _ = gmem.place("A", 600)
-    >>> range_ends(gmem, OwnMemory())[:3]
+    >>> range_ends(gmem)[:3]
     array([600, 600,   0], dtype=uint64)
     """
-    ends = memory.zeros(np.uint64, -(-gmem.buffer.data.size // PLACE_ALIGN))
+    ends = np.zeros(-(-gmem.buffer.data.size // PLACE_ALIGN), np.uint64)
     for array in gmem.arrays:
         first, last = array.address - GLOBAL_BASE, array.end - GLOBAL_BASE
         ends[first // PLACE_ALIGN : -(-last // PLACE_ALIGN)] = last
@@ -68,7 +67,7 @@ class GridContext:
     def __init__(self, grid: Grid) -> None:
         gmem, params = grid.gmem, grid.params
         self.words: Words = np.zeros(CONTEXT_WORDS, np.int64)
-        self._ends = range_ends(gmem, grid.memory)
+        self._ends = range_ends(gmem)
         _set_window(self.words, "global", gmem.buffer.data, GLOBAL_BASE, 0, gmem.buffer.data.size, self._ends)
         _set_window(self.words, "kernel_params", params.buffer.data, 0, 0, params.nbytes)
         for memory in (LaneMemory("local", 0), LaneMemory("param", 0, CALL_PARAMS)):

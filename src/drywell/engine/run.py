@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from math import prod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,7 +180,7 @@ def run(
             watch_descriptors(given.threaded, executable)
         with one_blas_thread(), rare_collections():
             shared = _run_in_shares(given, count, last) if count > 1 else None
-            return shared or replace(_run_share(given), alone=alone)
+            return shared or replace(_run_whole(given), alone=alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,16 +213,18 @@ def wants_workers(launch: Launch, gpu: Gpu, options: Options, is_watched: bool) 
 
 def _run_in_shares(given: _Given, count: int, last: ExitStack) -> Outcome | None:
     """Run the launch in `count` processes; None when it did not simply come to its end in them."""
-    first: list[Grid] = []
-
-    def work(k: int) -> tuple[int, list[Any], Counter[str]] | None:
-        outcome = _run_share(given, next_home)
-        first.append(outcome.grid)
-        if outcome.error is not None or outcome.grid.remarks:
-            return None
-        return outcome.executed, [(*who, done.counts) for *who, done in outcome.ended], outcome.grid.unsettled
-
+    if not given.gmem.share():
+        return None
     with dealt_out(_homes(given.launch, given.gpu, given.options)[1]) as next_home:
+        share = _Share.of(given, next_home)
+
+        def work(k: int) -> tuple[int, list[Any], Counter[str]] | None:
+            outcome = share.run()
+            if outcome.error is not None or outcome.grid.remarks:
+                return None
+            ended = [(*who, done.counts) for *who, done in outcome.ended]
+            return outcome.executed, ended, outcome.grid.unsettled
+
         parts = in_processes(count, given.gmem, work, last)
     executed = sum(part[0] for part in parts or ())
     if parts is None:
@@ -230,11 +232,10 @@ def _run_in_shares(given: _Given, count: int, last: ExitStack) -> Outcome | None
     if executed > given.options.max_instructions:
         given.gmem.restore()
         return None
-    (grid,) = first
-    grid.unsettled = sum((part[2] for part in parts), Counter())
+    share.grid.unsettled = sum((part[2] for part in parts), Counter())
     did = cache(activity_of(given.threaded).of)  # equal counts of a worker are one object
     ended = [(cta, warp, index, did(counts)) for part in parts for cta, warp, index, counts in part[1]]
-    return Outcome(grid, executed, tuple(ended), None, count)
+    return Outcome(share.grid, executed, tuple(ended), None, count)
 
 
 @dataclass(slots=True)
@@ -315,7 +316,7 @@ def _run_telling(given: _Given, telling: _Telling, observers: tuple[Observer, ..
     if observers:
         watch_descriptors(threaded, given.executable)
     try:
-        return _run_share(replace(given, observers=observers, threaded=threaded), telling=telling)
+        return _run_whole(replace(given, observers=observers, threaded=threaded), telling)
     finally:
         threaded.steps.clear()  # they know it: nothing is left for the garbage collector
 
@@ -372,48 +373,71 @@ def _give_clock(grid: Grid) -> None:
             observer.begin(lambda: grid.clock)
 
 
-def _run_share(
-    given: _Given,
-    next_home: Callable[[], int | None] | None = None,
-    has_forms: bool = True,
-    telling: _Telling | None = None,
-) -> Outcome:
-    """Run the clusters, or those of one home after the other, until they end or cannot go on. Native arrivals
-    are in no ledger: where an error tells of them, the run is taken again without. With `telling` it is not,
-    and tells what clusters do.
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Clusters of a launch that are about to run: their grid, its compiled code, and what drives them. Made
+    before processes are forked it is made once, and there is less that they have to copy.
     """
-    observers, trace, threaded = given.observers, given.trace, given.threaded
-    grid = grid_of(
-        given.executable,
-        given.launch,
-        given.gmem,
-        given.gpu,
-        given.options,
-        observers if trace is None else (*observers, trace),
-        next_home,
-    )
-    if telling is not None:
-        telling.begin(given, grid)
-    if given.options.engine != "interpreter":
-        grid.multiplier = Multiplier()
-    if trace is not None:
-        trace.attach(grid, given.executable, given.addresses, threaded)
-    native = None
-    is_timed = given.options.schedule == "timed"
-    if is_timed:
-        _give_clock(grid)
-    if trace is None and given.options.engine != "interpreter" and not is_timed:
-        native = _native(given, grid, has_forms, telling)
-    may_retake = native is not None and native.is_quiet and next_home is None and telling is None
-    scheduler = _scheduler(given, grid, native)
-    error: DrywellError | None = None
-    with np.errstate(all="ignore"):
-        try:
-            scheduler.run()
-        except DrywellError as raised:
-            error = raised
-    if may_retake and error is not None and _tells_of_arrivals(error, given.options.max_instructions):
+
+    grid: Grid
+    native: Native | None
+    scheduler: Scheduler
+
+    @classmethod
+    def of(
+        cls,
+        given: _Given,
+        next_home: Callable[[], int | None] | None = None,
+        has_forms: bool = True,
+        telling: _Telling | None = None,
+    ) -> Self:
+        """Return all clusters of a launch, or those of one home after the other."""
+        observers, trace, options = given.observers, given.trace, given.options
+        grid = grid_of(
+            given.executable,
+            given.launch,
+            given.gmem,
+            given.gpu,
+            options,
+            observers if trace is None else (*observers, trace),
+            next_home,
+        )
+        if telling is not None:
+            telling.begin(given, grid)
+        if options.engine != "interpreter":
+            grid.multiplier = Multiplier()
+        if trace is not None:
+            trace.attach(grid, given.executable, given.addresses, given.threaded)
+        native = None
+        is_timed = options.schedule == "timed"
+        if is_timed:
+            _give_clock(grid)
+        if trace is None and options.engine != "interpreter" and not is_timed:
+            native = _native(given, grid, has_forms, telling)
+        return cls(grid, native, _scheduler(given, grid, native))
+
+    def run(self) -> Outcome:
+        """Run them until they end or cannot go on."""
+        error: DrywellError | None = None
+        with np.errstate(all="ignore"):
+            try:
+                self.scheduler.run()
+            except DrywellError as raised:
+                error = raised
+        executed, told = self.scheduler.interpreter.executed, self.scheduler.told()
+        self.scheduler.close()
+        return Outcome(self.grid, executed, told, error)
+
+
+def _run_whole(given: _Given, telling: _Telling | None = None) -> Outcome:
+    """Run all clusters. Native arrivals are in no ledger: where an error tells of them, the run is taken
+    again without. With `telling` it is not, and tells what clusters do.
+    """
+    share = _Share.of(given, telling=telling)
+    outcome = share.run()
+    error, budget = outcome.error, given.options.max_instructions
+    is_quiet = share.native is not None and share.native.is_quiet and telling is None
+    if is_quiet and error is not None and _tells_of_arrivals(error, budget):
         given.gmem.restore()
-        return _run_share(given, has_forms=False)
-    scheduler.close()
-    return Outcome(grid, scheduler.interpreter.executed, scheduler.told(), error)
+        return _Share.of(given, has_forms=False).run()
+    return outcome

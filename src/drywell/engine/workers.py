@@ -109,16 +109,14 @@ def in_processes(
     count: int, gmem: GlobalMemory, work: Callable[[int], T | None], last: ExitStack
 ) -> list[T] | None:
     """Return what `work(0)`, run here, to `work(count - 1)`, each run in a process of its own, return; they
-    share global memory. None when one of them returned None or died, or the system has no room for it; global
-    memory is then as before.
+    share global memory, which lies in shared memory already. None when one of them returned None or died, or
+    the system has no room for it; global memory is then as before.
 
     Whatever else `work(0)` raises passes through. No process is left in any case: those that have done their
     work, and take 3 ms to go, are waited for as the `last` thing.
     """
     workers: list[_Worker] = []
     results: list[T] = []
-    if not gmem.share():
-        return None
     last.callback(_end, workers)
     try:
         with _uninterrupted() as usual, kept_from_forks(gmem.sources):

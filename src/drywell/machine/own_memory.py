@@ -41,7 +41,8 @@ S = TypeVar("S", bound=np.generic)
 
 
 class OwnMemory:
-    """Makes arrays of zeros, at first in such memory, anywhere when that is full or not wanted.
+    """Makes arrays of zeros, at first in such memory, anywhere when that is full or not wanted. What is to be
+    known to a fork does not belong here.
 
     >>> OwnMemory().zeros(np.int32, 2, 3).tolist()
     [[0, 0, 0], [0, 0, 0]]

@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from drywell import arch
 from drywell.base.errors import BudgetError, DeadlockError, DrywellError, KernelFault, LaunchError
 from drywell.base.options import Options
-from drywell.engine import workers
+from drywell.engine import run, workers
 from drywell.engine.workers import dealt_out, in_processes
 from drywell.host.launch import load
 from drywell.machine.gmem import GlobalMemory
 from drywell.machine.grid import Grid, Kernel
+from drywell.machine.own_memory import OwnMemory
 from drywell.machine.registers import RegisterLayout
 from drywell.program.independence import meeting_place
 from drywell.program.link import link
@@ -53,6 +54,7 @@ def nothing_is_left() -> Any:
 
 
 def shared_out(count: int, gmem: GlobalMemory, work: Callable[[int], Any]) -> list[Any] | None:
+    assert gmem.share()
     with ExitStack() as last:
         return in_processes(count, gmem, work, last)
 
@@ -101,6 +103,30 @@ def test_a_large_grid_takes_all_cores_and_a_small_one_none(monkeypatch: pytest.M
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
     out = np.zeros(NUM * 32, np.uint32)
     assert [launched(SQUARES, {"out": out}, grid=grid).workers for grid in (4, 16, NUM)] == [1, 2, 4]
+
+
+def test_nothing_stands_in_memory_that_forks_find_empty_when_they_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Any] = []
+    begun: list[int] = []
+    zeros = OwnMemory.zeros
+
+    def kept(self: OwnMemory, dtype: Any, *shape: int) -> Any:
+        made.append(zeros(self, dtype, *shape))
+        return made[-1]
+
+    def begin(*given: Any) -> Any:
+        begun.append(len(made))
+        assert not any(array.any() for array in made)
+        return in_processes(*given)
+
+    monkeypatch.setattr(OwnMemory, "zeros", kept)
+    monkeypatch.setattr(run, "in_processes", begin)
+    out = np.zeros(NUM * 32, np.uint32)
+    assert launched(SQUARES, {"out": out}, grid=NUM, workers=2).workers == 2
+    assert begun
+    assert len(made) > begun[0]
 
 
 def test_a_launch_from_another_thread_has_workers_too() -> None:
@@ -393,7 +419,9 @@ def work(k):
     while True:
         pass
 
-in_processes(3, GlobalMemory(), work, ExitStack())
+gmem = GlobalMemory()
+gmem.share()
+in_processes(3, gmem, work, ExitStack())
 """
 
 
