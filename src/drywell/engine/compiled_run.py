@@ -19,7 +19,6 @@ from drywell.machine.lanes import FULL
 
 if TYPE_CHECKING:
     from drywell.engine.kinds import Kinds
-    from drywell.engine.native.learn import Tables
     from drywell.engine.splits import Split, WarpState
     from drywell.engine.threaded import Threaded
     from drywell.machine.warp import Warp
@@ -46,8 +45,13 @@ class Native:
         self.has_forms = code.layout.has_forms
         self.is_quiet = self.has_forms and grid.options.schedule == "eager"
         self._common = GridContext(grid)
-        self._tables: Any = None if kinds is None else kinds.tables
-        self._has_tables = False
+        self._tables: Any = None
+        if self.has_forms:
+            from drywell.engine.native.learn import tables_of
+
+            self._tables = tables_of(threaded, grid) if kinds is None else kinds.tables
+            if self.is_quiet:
+                self._tables.let_products_wait()
         self._touched_by_chunk: dict[int, frozenset[int]] = {}
 
     def heat(self, is_full: bool) -> list[int]:
@@ -80,25 +84,12 @@ class Native:
     def context(self, state: WarpState) -> WarpContext:
         """Return what compiled code knows of a warp."""
         if state.context is None:
-            tables = self._machine_tables() if self.has_forms else None
-            state.context = self._common.context(state.warp, self.layout, tables)
+            state.context = self._common.context(state.warp, self.layout, self._tables)
             if self.kinds is not None:
                 at = state.context.at
                 at[KINDS], at[KINDS_WARP] = self.kinds.words_of(state.warp)
         context: WarpContext = state.context
         return context
-
-    def _machine_tables(self) -> Tables:
-        """Return what native machine instructions know of the run."""
-        if not self._has_tables:
-            from drywell.engine.native.learn import tables_of
-
-            self._has_tables = True
-            self._tables = self._tables or tables_of(self.threaded, self.grid.options)
-            if self.is_quiet:
-                self._tables.let_products_wait()
-        tables: Tables = self._tables
-        return tables
 
     def run(
         self, state: WarpState, split: Split, heat: list[int], pc: int, fuel: int

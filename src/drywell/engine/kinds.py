@@ -318,7 +318,7 @@ class Kinds:
         """See to it that the plan of a tensor map is known as the map is now."""
         from drywell.engine.native.tma_plan import map_bytes
 
-        raw = map_bytes(warp, address)
+        raw = map_bytes(warp.grid, address)
         now = b"" if raw is None else raw.tobytes()
         if self._maps.get(address) != now:
             self._maps[address] = now

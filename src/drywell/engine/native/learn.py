@@ -12,34 +12,35 @@ from drywell.engine.native.plans import KINDS, PLACE_OF_WAITING, PlanTable
 from drywell.engine.native.waiting import WAITING
 
 if TYPE_CHECKING:
-    from drywell.base.options import Options
     from drywell.engine.native import cp, mma
     from drywell.engine.threaded import Threaded
+    from drywell.machine.grid import Grid
     from drywell.machine.warp import Warp
 
 
 MAX_PLANS = 1 << 16
 
 MAX_KEPT = 256
-"""Plans of products and copies that are kept for the next run."""
+"""Plans that are kept for the next run."""
 
 
-def tables_of(threaded: Threaded, options: Options) -> Tables:
+def tables_of(threaded: Threaded, grid: Grid) -> Tables:
     """Return the tables of a run that has been lent `threaded`: with what an earlier one has learnt under the
     same options.
     """
-    options = replace(options, workers=None)
+    options = replace(grid.options, workers=None)
     learnt, tables = threaded.learnt or (None, None)
     if tables is None or learnt != options or tables.num_kept > MAX_KEPT:
         tables = Tables()
         threaded.learnt = options, tables
-    tables.begin()
+    tables.begin(grid)
     return tables
 
 
 class Tables:
-    """The tables of plans of a run: those of tensor maps are of where its arrays lie, those of products and
-    copies of nothing but the options.
+    """The tables of plans of a run: those of products and copies are of nothing but the options. Those of
+    tensor maps are of where its arrays lie, and made anew for each run: at first those that the one before
+    had at the same addresses.
     """
 
     def __init__(self) -> None:
@@ -47,19 +48,21 @@ class Tables:
         self._waiting = np.zeros(len(WAITING), np.int64)
         self._products = PlanTable(self.plans, "product")
         self._copies = PlanTable(self.plans, "copy")
-        self._scratch: NDArray[np.uint8] | None = None
-        self.begin()
-
-    def begin(self) -> None:
-        """Let a run begin, in which no product waits yet."""
         self._maps = PlanTable(self.plans, "map")
+        self._scratch: NDArray[np.uint8] | None = None
+
+    def begin(self, grid: Grid) -> None:
+        """Let a run begin, in which no product waits yet."""
+        before, self._maps = self._maps, PlanTable(self.plans, "map")
+        for address in before:
+            self._learn_map(grid, address)
         self._waiting.fill(0)
         self.plans[PLACE_OF_WAITING] = 0
 
     @property
     def num_kept(self) -> int:
         """Return how many plans the next run could use."""
-        return len(self._products) + len(self._copies)
+        return len(self._products) + len(self._copies) + len(self._maps)
 
     def let_products_wait(self) -> None:
         """Let products wait for others of the same D. Who runs compiled code performs what is left."""
@@ -78,7 +81,7 @@ class Tables:
         what cannot be is for the interpreter to say.
         """
         if kind == KINDS["map"]:
-            return self._learn_map(warp, key[0])
+            return self._learn_map(warp.grid, key[0])
         if kind == KINDS["product"]:
             return self._learn_product(warp, key)
         return self._learn_copy(warp, key)
@@ -87,10 +90,10 @@ class Tables:
         """Return the plan of the tensor map at an address, None when it was not asked for."""
         return self._maps.get(address)
 
-    def _learn_map(self, warp: Warp, address: int) -> bool:
+    def _learn_map(self, grid: Grid, address: int) -> bool:
         from drywell.engine.native import tma_plan
 
-        plan, before = tma_plan.plan_of(warp, address), self._maps.get(address)
+        plan, before = tma_plan.plan_of(grid, address), self._maps.get(address)
         if plan is None:
             return False
         self._maps.set(address, plan)

@@ -7,6 +7,7 @@ and where products are that wait.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,9 @@ class PlanTable:
 
     def __len__(self) -> int:
         return len(self._plans)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._plans)
 
     def get(self, key: int) -> Words | None:
         """Return the plan of a key, None when it has none."""

@@ -18,7 +18,7 @@ from drywell.machine.tensor_map import MAP_ALIGN, TensorMap, decode, problems
 from drywell.machine.windows import from_generic, space_of
 
 if TYPE_CHECKING:
-    from drywell.machine.warp import Warp
+    from drywell.machine.grid import Grid
 
 MAX_RANK = 5
 _MAP_WORDS = 8
@@ -53,10 +53,10 @@ flips the same bits all along a row.
 """
 
 
-def plan_of(warp: Warp, address: int) -> Words | None:
+def plan_of(grid: Grid, address: int) -> Words | None:
     """Return the plan of the map at a generic address; None when none can be read there."""
     plan = np.zeros(len(PLAN), np.uint64)
-    raw = map_bytes(warp, address)
+    raw = map_bytes(grid, address)
     if raw is None:
         return None
     plan[PLAN["host"]] = raw.ctypes.data
@@ -72,15 +72,15 @@ def plan_of(warp: Warp, address: int) -> Words | None:
     return plan
 
 
-def map_bytes(warp: Warp, address: int) -> Any:
+def map_bytes(grid: Grid, address: int) -> Any:
     """Return the bytes of a map where they lie, None when it is not in memory that native code looks at."""
     space, inner = space_of(address), from_generic(space_of(address), address)
     if address % MAP_ALIGN:
         return None
-    if space == "param" and inner + 128 <= warp.grid.params.nbytes:
-        return warp.grid.params.view(inner, 128)
-    if space == "global" and warp.grid.gmem.holds(address, 128):
-        return warp.grid.gmem.view(address, 128)
+    if space == "param" and inner + 128 <= grid.params.nbytes:
+        return grid.params.view(inner, 128)
+    if space == "global" and grid.gmem.holds(address, 128):
+        return grid.gmem.view(address, 128)
     return None
 
 
