@@ -86,21 +86,23 @@ def compiled_code(
     is_observed: bool,
     is_eager: bool,
     divisions: Mapping[int, int] | None = None,
+    is_timed: bool = False,
 ) -> CompiledCode:
     """Return the compiled code of an executable, the same as in an earlier launch where there was one.
 
     The interpreter executes what stands at the places `watched`. `is_eager` compiles at the first touch. With
-    `divisions` the code tells what clusters do (`compiled_told`).
+    `divisions` the code tells what clusters do (`compiled_told`). The clock drives what `is_timed`.
     """
     program, entry = executable.program, executable.entry.name
     places = tuple(sorted(addresses.items()))
     is_told = divisions is not None
-    way = tuple(sorted(watched)), is_observed, is_told
+    way = tuple(sorted(watched)), is_observed, is_told, is_timed
 
     def make() -> CompiledCode:
         facts = program.digest, entry, places, f"{forms.__module__}.{forms.__qualname__}", *way
         identity = sha256(repr(facts).encode()).hexdigest() if program.digest else ""
-        layout = lay_out(executable, addresses, forms, frozenset(watched), is_observed, identity, divisions)
+        given = executable, addresses, forms, frozenset(watched), is_observed, identity, divisions, is_timed
+        layout = lay_out(*given)
         return CompiledCode(layout, 1 if is_eager else HOT)
 
     return _kept.of(program, make, entry, places, forms, *way, is_eager)

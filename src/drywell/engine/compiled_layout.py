@@ -129,12 +129,14 @@ def lay_out(
     is_observed: bool = False,
     identity: str = "",
     divisions: Mapping[int, int] | None = None,
+    is_timed: bool = False,
 ) -> Layout:
     """Cut an executable whose global and const variables lie at `addresses`. What stands at the places
     `watched` is left to the interpreter, and when the run is observed, so are accesses. With `divisions` what
-    clusters do is told. All of these follow from `identity`, where it is given.
+    clusters do is told. When the run is timed, what can be noticed outside of its warp begins a chunk. All of
+    these follow from `identity`, where it is given.
     """
-    cut = _Cut(forms, watched, is_observed)
+    cut = _Cut(forms, watched, is_observed, is_timed)
     chunks = [c for linked in executable.functions for c in cut.chunks(linked)]
     units = tuple(_units(chunks))
     last = executable.functions[-1]
@@ -178,6 +180,7 @@ class _Cut:
     forms: Forms
     watched: frozenset[int]
     is_observed: bool
+    is_timed: bool
 
     def chunks(self, linked: Linked) -> Iterator[Chunk]:
         """Cut one function; the place behind its code is in none."""
@@ -185,10 +188,10 @@ class _Cut:
         starts = function_starts(linked)
         start, lanes = base, list[ops.Bound]()
         for pc, instruction in enumerate(code, base):
-            if lanes and pc in starts:
+            kind = self.kind(instruction, pc)
+            if lanes and (pc in starts or (self.is_timed and (kind == NATIVE or _is_access(instruction)))):
                 yield Chunk(linked, start, tuple(lanes), LANES, None)
                 start, lanes = pc, []
-            kind = self.kind(instruction, pc)
             if kind == LANES and isinstance(instruction, ops.Bound):
                 lanes.append(instruction)
             else:
@@ -213,8 +216,13 @@ class _Cut:
             return LEAVE
         if not declaration.is_lane:
             return LEAVE if self.forms(instruction) is None else NATIVE
-        is_access = declaration.unit == "mem"
+        is_access = _is_access(instruction)
         return LEAVE if is_access and (self.is_observed or not _is_reached(instruction)) else LANES
+
+
+def _is_access(instruction: ops.Code) -> bool:
+    """Say whether an instruction reads or writes memory as lanes do."""
+    return isinstance(instruction, ops.Bound) and instruction.declaration.unit == "mem"
 
 
 def chunk_starts(executable: Executable) -> frozenset[int]:

@@ -58,6 +58,18 @@ class Native:
         """Return the heat of all places, for a split of all lanes or of some."""
         return (self.code.full if is_full else self.code.masked).heat
 
+    def is_ready(self, warp: Warp, pc: int) -> bool:
+        """Say whether the lanes that execute can enter compiled code at a place, which they have come by once
+        more.
+        """
+        variant = self.code.full if warp.mask is FULL else self.code.masked
+        heat = variant.heat
+        if heat[pc] > 0:
+            heat[pc] -= 1
+            if not heat[pc]:
+                variant.compile_at(pc)
+        return not heat[pc]
+
     def begin(
         self, state: WarpState, split: Split, meet: Collection[int], patience: int, is_exact: bool
     ) -> None:
@@ -95,11 +107,8 @@ class Native:
         self, state: WarpState, split: Split, heat: list[int], pc: int, fuel: int
     ) -> tuple[int, int, int]:
         """Run compiled code from `pc` on; return where it returned, the fuel that is left, and why."""
-        if heat[pc]:
-            heat[pc] -= 1
-            if heat[pc]:
-                return pc, fuel, LEFT
-            (self.code.full if heat is self.code.full.heat else self.code.masked).compile_at(pc)
+        if not self.is_ready(state.warp, pc):
+            return pc, fuel, LEFT
         if state.fresh:
             _forget_waited(state)
         if state.busy or state.fresh or state.unwritten:

@@ -49,16 +49,17 @@ class Interpreter:
         self.turn_ends = self._everywhere
 
     # ---------------------------------------------------------------- turns
-    def turn(self, state: WarpState, fuel: int, is_exact: bool = True) -> int:
+    def turn(self, state: WarpState, fuel: int, is_exact: bool = True, is_by_hand: bool = False) -> int:
         """Run a warp for at most `fuel` instructions, or until all its splits have yielded; return how many
-        it executed. A turn that is not exact goes on to where the next chunk begins.
+        it executed. A turn that is not exact goes on to where the next chunk begins; of one by hand compiled
+        code does not execute the first instruction.
         """
         left = self._start(fuel, is_exact)
         self.wake(state)
         split = state.choose()
         rounds = state.rounds
         while left > 0 and split is not None and state.rounds == rounds:
-            left = self._run(state, split, left)
+            left = self._run(state, split, left, is_by_hand)
             self.wake(state)
             split = state.choose()
         return self._stop(fuel, left)
@@ -164,7 +165,8 @@ class Interpreter:
         state.merge()
 
     # ---------------------------------------------------------------- one split
-    def _select(self, state: WarpState, split: Split) -> None:
+    def select(self, state: WarpState, split: Split) -> None:
+        """Let the lanes of a split be those that execute."""
         state.warp.mask = FULL if np.count_nonzero(split.mask) == LANES else split.mask
 
     def _run(self, state: WarpState, split: Split, fuel: int, is_left: bool = False) -> int:
@@ -172,7 +174,7 @@ class Interpreter:
         steps, spans, touched, flags = threaded.steps, threaded.spans, threaded.touched, threaded.flags
         is_alone = len(state.splits) == 1
         meet = {s.pc for s in state.splits if s is not split and s.held is None and s.stack == split.stack}
-        self._select(state, split)
+        self.select(state, split)
         busy, fresh, drain, pending = state.busy, state.fresh, self.drain, self.grid.pending
         unwritten = state.unwritten
         pc = split.pc
@@ -350,7 +352,7 @@ class Interpreter:
                 split.pc += 1
 
     def _then(self, state: WarpState, split: Split, wait: Wait) -> Any:
-        self._select(state, split)
+        self.select(state, split)
         state.warp.span = self.threaded.spans[split.pc]
         try:
             return wait.then()
@@ -386,7 +388,7 @@ class Interpreter:
             frame = Frame(split.pc + 1, tuple((at, to, size) for (at, size), to in results))
             split.pc, split.stack = callee.pc, (*split.stack, frame)
         elif extern is not None:
-            self._select(state, split)
+            self.select(state, split)
             extern(state.warp, call.arguments, call.results)
             split.pc += 1
         else:

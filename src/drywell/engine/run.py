@@ -321,26 +321,35 @@ def _run_telling(given: _Given, telling: _Telling, observers: tuple[Observer, ..
         threaded.steps.clear()  # they know it: nothing is left for the garbage collector
 
 
-def _native(given: _Given, grid: Grid, has_forms: bool, telling: _Telling | None) -> Native:
-    """Return the compiled code of the executable as the warps of a grid run it; with native machine
+def native_of(
+    executable: Executable,
+    addresses: dict[str, int],
+    threaded: Threaded,
+    grid: Grid,
+    has_forms: bool = True,
+    telling: _Telling | None = None,
+) -> Native:
+    """Return the compiled code of an executable as the warps of a grid run it; with native machine
     instructions where nobody observes: all of them when operations perform at once, else those by which the
     lanes of a warp exchange values.
     """
     from drywell.engine.native.table import native_form, warp_form
 
     form: Forms = no_form
+    schedule = grid.options.schedule
     if has_forms and not grid.observers:
-        form = native_form if grid.options.schedule == "eager" else warp_form
+        form = native_form if schedule == "eager" else warp_form
     code = compiled_code(
-        given.executable,
-        given.addresses,
+        executable,
+        addresses,
         form,
-        given.threaded.watched,
+        threaded.watched,
         bool(grid.observers),
         grid.options.engine == "jit",
         None if telling is None else telling.divisions,
+        schedule == "timed",
     )
-    return Native(code, given.threaded, grid, None if telling is None else telling.kinds)
+    return Native(code, threaded, grid, None if telling is None else telling.kinds)
 
 
 MOST_RETAKEN = 1_000_000
@@ -362,7 +371,7 @@ def _scheduler(given: _Given, grid: Grid, native: Native | None) -> Scheduler:
         return arrivals(executable)
 
     if options.schedule == "timed":
-        return TimedScheduler(given.threaded, grid, options, sites, executable, given.tell)
+        return TimedScheduler(given.threaded, grid, options, sites, executable, given.tell, native=native)
     return Scheduler(given.threaded, grid, options, sites, native, lambda: meeting_place(executable) is None)
 
 
@@ -409,11 +418,10 @@ class _Share:
         if trace is not None:
             trace.attach(grid, given.executable, given.addresses, given.threaded)
         native = None
-        is_timed = options.schedule == "timed"
-        if is_timed:
+        if options.schedule == "timed":
             _give_clock(grid)
-        if trace is None and options.engine != "interpreter" and not is_timed:
-            native = _native(given, grid, has_forms, telling)
+        if trace is None and options.engine != "interpreter":
+            native = native_of(given.executable, given.addresses, given.threaded, grid, has_forms, telling)
         return cls(grid, native, _scheduler(given, grid, native))
 
     def run(self) -> Outcome:

@@ -447,10 +447,14 @@ class Scheduler:
     def _all_repeat(self, running: list[WarpState]) -> bool:
         """Tell whether every warp that can run only repeats states it was in, so that nothing will change."""
         for state in running:
-            if not self.interpreter.only_repeats(state, SPIN_LOOK):
+            if not self._only_repeats(state):
                 state.is_still = False
                 return False
         return True
+
+    def _only_repeats(self, state: WarpState) -> bool:
+        """Tell whether a warp only repeats states it was in."""
+        return self.interpreter.only_repeats(state, SPIN_LOOK)
 
     def _time_out(self) -> bool:
         """Let every wait that hardware gives up by itself give up, unless that was tried in this very state

@@ -7,20 +7,42 @@ times are taken in the order in which they were planned: one launch, one run.
 
 from __future__ import annotations
 
+import ctypes
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from heapq import heappop, heappush
+from functools import lru_cache
+from math import inf
 from typing import Any
 
+import numpy as np
+
 from drywell.arch.timing import timing
-from drywell.base.errors import BudgetError
+from drywell.base.errors import BudgetError, DrywellError
 from drywell.base.interval import Interval
-from drywell.engine.scheduler import Gang, Scheduler
-from drywell.engine.splits import WarpState
-from drywell.engine.threaded import CLOCK
-from drywell.engine.timed_costs import Cost, Costs, wavefronts
-from drywell.engine.timed_units import SUB_PARTITIONS, Flight, Units
+from drywell.engine.compiled_code import driver
+from drywell.engine.compiled_layout import STATUSES
+from drywell.engine.compiled_run import BACK_JUMPS, SEEN, Native
+from drywell.engine.native.clock import FOLLOW, PLAN, RUN, SETTLE
+from drywell.engine.native.clock_words import (
+    BY_HAND,
+    CLOCK,
+    COMPILED,
+    DUE,
+    ENDED,
+    EXECUTE,
+    IDLE,
+    LOOK,
+    NOBODY,
+    OPERATIONS,
+    PERFORM,
+    SUB_PARTITIONS,
+    TRACK,
+)
+from drywell.engine.scheduler import SPIN_LOOK, Gang, Scheduler
+from drywell.engine.splits import JUMPS_BEFORE_YIELD, Split, WarpState
+from drywell.engine.timed_table import places
+from drywell.engine.timed_units import Flight, SmUnits, Units
 from drywell.machine.queue import AsyncOp
 from drywell.program.link import Executable
 
@@ -32,22 +54,54 @@ LOOK_AFTER = 100_000
 whether the warps only repeat themselves.
 """
 
+WORK = 1_000_000
+"""Instructions after which compiled code gives control back, so that Python hears of signals."""
+
+_NOW, _END, _SIZE, _QUIET = (CLOCK[name] for name in ("now", "end", "size", "quiet"))
+_EXECUTED, _HAS_CHANGED, _WHO = (CLOCK[name] for name in ("executed", "has_changed", "who"))
+_PC, _RUNS, _LANES, _LEFT = (TRACK[name] for name in ("pc", "runs", "lanes", "left"))
+_COUNT, _RESULT = TRACK["count"], TRACK["result"]
+
+
+@lru_cache(maxsize=1)
+def _functions() -> tuple[Any, ...]:
+    """Return RUN, PLAN, SETTLE and FOLLOW of `native.clock` as Python callables; they keep Python's lock."""
+    from drywell.engine.native import runtime
+
+    word, time, place = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
+    types: dict[str, tuple[Any, ...]] = {
+        RUN: (word, place),
+        PLAN: (None, place, time, word),
+        SETTLE: (None, place, place, word, time),
+        FOLLOW: (None, place, place, word, time),
+    }
+    return tuple(ctypes.PYFUNCTYPE(*given)(runtime.find(name)) for name, given in types.items())
+
 
 class Track:
-    """The time of one warp: when its registers can be read, when all it has stored was there to be stored
-    (`settled`), since when it runs or waits, how much it has issued since.
+    """The time of one warp, as words (`native.clock_words.TRACK`): `at` and `times` read and write them,
+    `address` is where they lie, `number` what they are called. It runs or waits `since` then. `begun` are the
+    lanes with which compiled code was last entered.
     """
 
-    __slots__ = ("count", "lane", "readable", "settled", "since", "state", "unit")
+    __slots__ = ("_words", "address", "at", "begun", "lanes", "number", "since", "state", "times")
 
-    def __init__(self, state: WarpState, unit: Any, since: float) -> None:
+    def __init__(self, state: WarpState, number: int, unit: SmUnits, since: float) -> None:
+        warp, count = state.warp, len(state.warp.grid.kernel.registers.widths)
+        self._words = words = np.zeros(len(TRACK) + count, np.int64)
         self.state = state
-        self.unit = unit
-        self.lane = state.warp.index % SUB_PARTITIONS
-        self.readable: dict[int, float] = {}
-        self.settled = 0.0
+        self.number = number
+        self.at = words.data
+        self.times = words.view(np.float64).data
+        self.address: int = words.ctypes.data
+        self.begun: Any = None
+        self.lanes: Any = None
         self.since = since
-        self.count = 0
+        self.at[TRACK["ports"]] = unit.ports.ctypes.data
+        self.at[TRACK["sub"]] = warp.index % SUB_PARTITIONS
+        self.at[TRACK["registers"]] = warp.registers.ctypes.data
+        self.at[TRACK["readable"]] = self.address + 8 * len(TRACK)
+        self.at[TRACK["num_registers"]] = count
 
 
 class TimedScheduler(Scheduler):
@@ -62,42 +116,77 @@ class TimedScheduler(Scheduler):
         executable: Executable,
         tell: Tell | None,
         units: Units | None = None,
+        native: Native | None = None,
     ) -> None:
-        super().__init__(threaded, grid, options, sites)
+        super().__init__(threaded, grid, options, sites, native)
         self.t = timing(options.gpu)
         self.ghz = grid.gpu.boost_clock_mhz / 1000
         self.units = units or Units(self.t, self.ghz)
-        self.costs = Costs(executable, self.t)
+        self.places = places(executable, options.gpu, threaded)
         self.tell = tell
         self.now = 0.0
         self.fresh: list[AsyncOp] = []
         grid.pending.fresh = self.fresh
         self.tracks: dict[WarpState, Track] = {}
-        self._due: list[tuple[float, int, Any]] = []
-        self._planned = 0
+        self._numbered: list[Track | None] = []
+        self._unused: list[int] = []
+        self._operations: dict[int, AsyncOp] = {}
         self._waiting: dict[int, list[Track]] = defaultdict(list)
         self._gang_of: dict[int, Gang] = {}
         self._flights: dict[AsyncOp, tuple[Flight, float]] = {}
+        self._run, self._plan_due, self._settle, self._plan_next = _functions()
+        self._words = words = np.zeros(len(CLOCK), np.int64)
+        self._at: Any = words.data
+        self._times: Any = words.view(np.float64).data
+        self._address: int = words.ctypes.data
+        self._heap, self._addresses = (np.zeros(0, np.int64) for _ in range(2))
+        drive = driver()
+        values = {
+            "places": self.places.words.ctypes.data,
+            "registers": self.places.registers.ctypes.data,
+            "drive": ctypes.cast(drive, ctypes.c_void_p).value or 0,
+            "budget": options.max_instructions,
+            "look_after": LOOK_AFTER,
+        }
+        for name, value in values.items():
+            self._at[CLOCK[name]] = value
 
     # ---------------------------------------------------------------- the loop
     def run(self) -> None:
         """Run until every CTA has ended and every operation is done; the errors are `Scheduler`'s."""
-        self._admit()
-        while self.gangs or len(self.grid.pending):
-            while self._due:
-                self._go_on()
-            if (self.gangs or len(self.grid.pending)) and not self._unblock():
-                raise self._stalled()
+        try:
+            self._admit()
+            while self.gangs or len(self.grid.pending):
+                while self._go_on():
+                    pass
+                if (self.gangs or len(self.grid.pending)) and not self._unblock():
+                    raise self._stalled()
+        except DrywellError:
+            self._take_back()
+            raise
 
-    def _go_on(self) -> None:
-        """Let happen what is due next."""
-        at, _, what = heappop(self._due)
-        self.now = max(at, self.now)
-        self.grid.clock = int(self.now)
-        if isinstance(what, AsyncOp):
-            self._perform(what)
-        else:
-            self._issue(what)
+    def _go_on(self, end: float = inf) -> bool:
+        """Let happen what is due up to what Python must do, and that; say whether anything was due before
+        `end`.
+        """
+        at, grid, interpreter = self._at, self.grid, self.interpreter
+        at[_EXECUTED], at[CLOCK["pending"]], at[CLOCK["work"]] = interpreter.executed, len(grid.pending), WORK
+        self._times[_END] = end
+        why = self._run(self._address)
+        self.now = self._times[_NOW]
+        grid.clock, interpreter.executed = int(self.now), at[_EXECUTED]
+        if at[_HAS_CHANGED]:
+            at[_HAS_CHANGED] = 0
+            grid.version += 1
+        if why == EXECUTE:
+            track = self._numbered[at[_WHO]]
+            assert track is not None
+            self._execute(track)
+        elif why == PERFORM:
+            self._perform(self._operations[at[_WHO] - OPERATIONS])
+        elif why == LOOK:
+            self._look()
+        return why not in (IDLE, ENDED)
 
     def _unblock(self) -> bool:
         """Go on although nothing is due: a wait gives up by itself, or a cluster finds room."""
@@ -106,93 +195,76 @@ class TimedScheduler(Scheduler):
         self._admit()
         for cluster in list(self._waiting):
             self._wake(cluster, None)
-        return is_given_up or self.grid.version != version or bool(self._due)
+        return is_given_up or self.grid.version != version or bool(self._at[_SIZE])
 
-    def _plan(self, at: float, what: Any) -> None:
-        self._planned += 1
-        heappush(self._due, (at, self._planned, what))
+    def _plan(self, at: float, who: int) -> None:
+        """Plan something."""
+        self._make_room()
+        self._plan_due(self._address, at, who)
+
+    def _make_room(self) -> None:
+        """Let there be room for one more thing that is due."""
+        if self._at[_SIZE] * len(DUE) >= len(self._heap):
+            self._heap = np.concatenate((self._heap, np.zeros(len(self._heap) + 64 * len(DUE), np.int64)))
+            self._at[CLOCK["heap"]] = self._heap.ctypes.data
 
     def _admit(self) -> bool:
         """Let clusters start: with the launch, or a gap after those whose room they take."""
         known = len(self.gangs)
         begun = super()._admit()
-        start = self.now + (self.t.cta_gap_ns * self.ghz if self._planned else 0.0)
+        start = self.now + (self.t.cta_gap_ns * self.ghz if self._at[CLOCK["planned"]] else 0.0)
         for gang in self.gangs[known:]:
             for state in gang.states:
-                track = Track(state, self.units.sm(state.warp.sm.index), start)
+                track = self._track(state, start)
                 self.tracks[state] = track
                 self._gang_of[id(state.warp.cluster)] = gang
-                self._plan(start, track)
+                self._enter(track, state.kept[0])
+                self._plan(start, track.number)
         return begun
 
+    def _track(self, state: WarpState, since: float) -> Track:
+        """Return the time of a warp that begins."""
+        if not self._unused:
+            count = len(self._numbered)
+            self._unused = list(range(count, 2 * count + 64))
+            self._numbered += [None] * len(self._unused)
+            self._addresses = np.concatenate((self._addresses, np.zeros(len(self._unused), np.int64)))
+            self._at[CLOCK["tracks"]] = self._addresses.ctypes.data
+        number = self._unused.pop()
+        track = Track(state, number, self.units.sm(state.warp.sm.index), since)
+        self._numbered[number], self._addresses[number] = track, track.address
+        return track
+
     # ---------------------------------------------------------------- a warp issues
-    def _issue(self, track: Track) -> None:
-        """Let a warp issue one instruction, when the ports it needs are free."""
-        state = track.state
-        split = state.choose()
-        if split is None:
+    def _execute(self, track: Track) -> None:
+        """Execute the instruction that a warp has the ports for."""
+        state, version, at = track.state, self.grid.version, self._at
+        if self.interpreter.executed >= self.options.max_instructions:
+            self._take_back()
+            raise BudgetError(self._budget_report())
+        self._leave(track)
+        if state.choose() is None:
             self._block(track)
             return
-        pc, cost = split.pc, self.costs.of(split.pc)
-        slot = track.unit.issue[track.lane]
-        pipe = track.unit.pipe(cost.pipe, track.lane) if cost.pipe and cost.pipe != "smem" else None
-        free = max(slot.free, 0.0 if pipe is None else pipe.free)
-        if free > self.now:
-            self._plan(free, track)
-            return
-        slot.take(self.now, 1.0)
-        latency = cost.latency
-        if pipe is not None:
-            pipe.take(self.now, cost.cycles)
-        elif cost.pipe == "smem":
-            latency += self._shared(track, split, cost)
-        self._execute(track, pc, cost, latency)
-
-    def _shared(self, track: Track, split: Any, cost: Cost) -> float:
-        """Put an access on the port of shared memory; return how long it queues and is served."""
-        lanes = 1
-        if cost.address is not None:
-            lanes = wavefronts(cost.address(track.state.warp)[split.mask], cost.size)
-        begin = track.unit.smem.take(self.now, float(lanes))
-        return begin - self.now + lanes - 1
-
-    def _execute(self, track: Track, pc: int, cost: Cost, latency: float) -> None:
-        state, version = track.state, self.grid.version
-        if self.interpreter.executed >= self.options.max_instructions:
-            raise BudgetError(self._budget_report())
-        ran = self.interpreter.turn(state, 1)
-        track.count += ran
-        self.quiet = 0 if self.grid.version != version else self.quiet + 1
+        pc = track.at[_PC]
+        cost = self.places.costs[pc]
+        latency = self._times[CLOCK["latency"]]
+        ran = self.interpreter.turn(state, 1, is_by_hand=True)
+        track.at[_COUNT] += ran
+        at[_QUIET] = 0 if self.grid.version != version else at[_QUIET] + 1
         if self.fresh:
             self._take_off()
-        after = self.now + (cost.blocks if ran else 0.0)
         if ran:
-            self._settle(track, pc, latency)
-        self._follow(track, after)
+            self._settle(self._address, track.address, pc, latency)
+        self._follow(track, self.now + (cost.blocks if ran else 0.0))
         if self.grid.version != version and cost.may_release:
             who = state.warp
             self._wake(id(who.cluster), (who.cta.linear, who.index))
-        if self.quiet > LOOK_AFTER and not len(self.grid.pending):
+        if at[_QUIET] > LOOK_AFTER and not len(self.grid.pending):
             self._look()
 
-    def _settle(self, track: Track, pc: int, latency: float) -> None:
-        """Note when the results of an instruction can be read: after its operands, which it need not have
-        waited for where it stands, as ptxas moves it behind others.
-        """
-        readable, there = track.readable, self.now
-        if readable:
-            for k in self.threaded.sources[pc]:
-                there = max(there, readable.get(k, 0.0))
-        results = self.threaded.results[pc]
-        for k in results:
-            readable[k] = there + latency
-        if not results:
-            track.settled = max(track.settled, there)
-
     def _follow(self, track: Track, after: float) -> None:
-        """Plan what a warp does next: it issues (a jump or machine instruction when its operands are there,
-        what orders memory when all before it is), waits, or has ended.
-        """
+        """Plan what a warp does next, `after` what was before: it issues, waits, or has ended."""
         state = track.state
         if state.has_ended:
             self._end(track)
@@ -201,23 +273,65 @@ class TimedScheduler(Scheduler):
         if split is None:
             self._block(track)
             return
-        readable, due, cost = track.readable, after, self.costs.of(split.pc)
-        if cost.settles:
-            due = max(due, track.settled)
-        if readable and self.threaded.flags[split.pc] & CLOCK:
-            due = max(due, *readable.values())
-        if readable and (cost.settles or not cost.pipe):
-            for k in self.threaded.touched[split.pc]:
-                due = max(due, readable.get(k, 0.0))
-            if len(readable) > 64:
-                track.readable = {k: at for k, at in readable.items() if at > after}
-        self._plan(due, track)
+        self._enter(track, split)
+        self._make_room()
+        self._plan_next(self._address, track.address, track.number, after)
+
+    def _enter(self, track: Track, split: Split) -> None:
+        """Say where a warp stands, and let compiled code go on with it if it can."""
+        at, state, native = track.at, track.state, self.interpreter.native
+        at[_PC], at[_RUNS], at[_LEFT] = split.pc, BY_HAND, 0
+        if track.lanes is not split.mask:
+            track.lanes = split.mask
+            at[_LANES] = int.from_bytes(np.packbits(split.mask, bitorder="little").tobytes(), "little")
+        if native is None or len(state.kept) > 1 or state.busy or state.fresh or state.unwritten:
+            return
+        self.interpreter.select(state, split)
+        if not native.is_ready(state.warp, split.pc):
+            return
+        if track.begun is not split.mask:
+            native.begin(state, split, (), JUMPS_BEFORE_YIELD, False)
+            track.begun = split.mask
+            at[TRACK["context"]] = state.context.address
+        state.context.at[BACK_JUMPS], state.context.at[SEEN] = split.back_jumps, split.seen
+        at[_RUNS] = COMPILED
+
+    def _leave(self, track: Track) -> None:
+        """Take a warp back from compiled code, which could not go on."""
+        at, state, native = track.at, track.state, self.interpreter.native
+        if at[_RUNS] == COMPILED and native is not None:
+            self._stand(track)
+            native.account(state, *divmod(at[_RESULT], STATUSES))
+
+    def _stand(self, track: Track) -> None:
+        """Let the split of a warp in compiled code stand where it is."""
+        split, context = track.state.kept[0], track.state.context
+        split.pc = track.at[TRACK["next"]] if track.at[_LEFT] else track.at[_PC]
+        split.back_jumps, split.seen = context.at[BACK_JUMPS], context.at[SEEN]
+
+    def _take_back(self) -> None:
+        """Take all warps back from compiled code, as if it had executed only what has been issued."""
+        for track in self.tracks.values():
+            at, state = track.at, track.state
+            if at[_RUNS] == COMPILED:
+                self._stand(track)
+                for pc in range(at[_PC], at[_PC] + at[_LEFT]):
+                    state.counts[pc] -= not self._is_passed(state, pc)
+                state.kept[0].pc = at[_PC]
+                at[_RUNS], at[_LEFT] = BY_HAND, 0
+
+    def _is_passed(self, state: WarpState, pc: int) -> bool:
+        """Say whether the guard of an instruction is false in all lanes."""
+        guard, split = self.threaded.guards[pc], state.kept[0]
+        return guard is not None and not ((state.warp.values[guard[0]] ^ guard[1]) & split.mask).any()
 
     def _end(self, track: Track) -> None:
         """Take a warp that has ended off the machine."""
         self._told_run(track)
         cluster = track.state.warp.cluster
         del self.tracks[track.state]
+        self._numbered[track.number] = None
+        self._unused.append(track.number)
         self._reap([self._gang_of[id(cluster)]])
         who = track.state.warp
         for other in list(self._waiting):
@@ -225,10 +339,26 @@ class TimedScheduler(Scheduler):
 
     def _look(self) -> None:
         """End a run whose warps only repeat themselves."""
-        self.quiet = 0
+        self._at[_QUIET] = 0
         running = [state for state in self.states if any(s.is_runnable for s in state.splits)]
         if running and self._all_repeat(running) and not self._time_out():
             raise self._stalled()
+
+    def _only_repeats(self, state: WarpState) -> bool:
+        """Look whether a warp only repeats itself, from what has been issued on; its time stands still."""
+        track = self.tracks[state]
+        at, ahead = track.at, 0
+        if at[_RUNS] == COMPILED:
+            self._stand(track)
+            ahead, at[_LEFT] = at[_LEFT], 0
+            self.interpreter.executed += ahead
+        repeats = self.interpreter.only_repeats(state, SPIN_LOOK - ahead)
+        split, track.begun = state.choose(), None
+        if split is None:
+            at[_RUNS] = NOBODY
+        else:
+            self._enter(track, split)
+        return repeats
 
     # ---------------------------------------------------------------- waiting
     def _block(self, track: Track) -> None:
@@ -249,7 +379,7 @@ class TimedScheduler(Scheduler):
                 left.append(track)
                 continue
             over = next(((held, pc) for split, held, pc in waits if split.held is not held), None)
-            resumed = self.now + (0.0 if over is None else self.costs.of(over[1]).wakes)
+            resumed = self.now + (0.0 if over is None else self.places.costs[over[1]].wakes)
             if self.tell is not None and over is not None:
                 self._told_stall(track, over[0].outcome.reason, resumed, cause)
             track.since = resumed
@@ -266,23 +396,24 @@ class TimedScheduler(Scheduler):
         for op in ops:
             flight = self.units.fly(op, self.now)
             self._flights[op] = flight, self.now
-            self._plan(flight.moments[0], op)
+            self._operations[op.number] = op
+            self._plan(flight.moments[0], OPERATIONS + op.number)
 
     def _perform(self, op: AsyncOp) -> None:
         """Let an operation take its next stage, when its queue and what it waits for let it."""
         pending = self.grid.pending
         if not pending.may_advance(op):
-            self._plan(self.now + 1.0, op)
+            self._plan(self.now + 1.0, OPERATIONS + op.number)
             return
         flight, issued = self._flights[op]
         is_done = pending.advance(op)
         cause = self._work(op, flight, issued)
         if is_done:
-            del self._flights[op]
+            del self._flights[op], self._operations[op.number]
             if cause is not None:
                 self._told_work(op, cause)
         else:
-            self._plan(max(flight.moments[op.stage], self.now), op)
+            self._plan(max(flight.moments[op.stage], self.now), OPERATIONS + op.number)
         if self.fresh:
             self._take_off()
         self.quiet = 0
@@ -292,10 +423,10 @@ class TimedScheduler(Scheduler):
     def _told_run(self, track: Track) -> None:
         who = track.state.warp
         if self.tell is not None and self.now > track.since:
-            text = f"{track.count} instructions"
-            at = who.sm.index, who.cta.linear, who.index
-            self.tell(Interval("run", "warp", track.since, self.now, *at, text, count=track.count))
-        track.count, track.since = 0, self.now
+            count = track.at[_COUNT]
+            at, text = (who.sm.index, who.cta.linear, who.index), f"{count} instructions"
+            self.tell(Interval("run", "warp", track.since, self.now, *at, text, count=count))
+        track.at[_COUNT], track.since = 0, self.now
 
     def _told_stall(self, track: Track, reason: Any, end: float, cause: Cause) -> None:
         assert self.tell is not None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,25 +11,19 @@ from numpy.typing import NDArray
 
 from drywell.arch.timing import Timing
 from drywell.base.record import record
-from drywell.engine.timed_units import SUB_PARTITIONS
+from drywell.engine.native.clock_words import BANK_BYTES, SUB_PARTITIONS
 from drywell.machine.lanes import LANES
-from drywell.machine.windows import OFFSET_MASK
 from drywell.program import operands as ops
 from drywell.program.link import Executable
-
-NUM_BANKS, BANK_BYTES = 32, 4
-"""SPEC: shared memory has 32 banks of 4 bytes. Source: CUDA C++ Programming Guide, shared memory."""
-
-Address = Callable[[Any], NDArray[Any]]
 
 
 @record
 class Cost:
     """What an instruction costs, in cycles: `pipe` of its sub-partition (none: '') is taken for `cycles`; its
-    result can be read `latency` after the issue; the warp goes on after `blocks`. `address` gives the bytes
-    it touches in shared memory, `size` at each, when it does. A wait of it goes on `wakes` after what ended
-    it. `may_release` says that others may wait for it, `settles` that what stands before it is over before
-    it is issued.
+    result can be read `latency` after the issue; the warp goes on after `blocks`. `address` is the register
+    and the offset of the bytes it touches in shared memory, `size` at each, when it does. A wait of it goes
+    on `wakes` after what ended it. `may_release` says that others may wait for it, `settles` that what stands
+    before it is over before it is issued.
     """
 
     pipe: str = ""
@@ -36,7 +31,7 @@ class Cost:
     latency: float = 1.0
     blocks: float = 1.0
     wakes: float = 0.0
-    address: Address | None = None
+    address: tuple[int, int] | None = None
     size: int = 4
     may_release: bool = False
     settles: bool = False
@@ -133,19 +128,23 @@ def _bytes_of(bound: Any) -> int:
     return max(int(digits) // 8, 1) * count
 
 
-def _address(bound: Any, register_base: int) -> Address | None:
-    """Return how to find the addresses of an instruction in the registers of a warp; None when a symbol
-    gives it, which is one address for all lanes.
+def _address(bound: Any, register_base: int) -> tuple[int, int] | None:
+    """Return the register and the offset of the addresses of an instruction; None when a symbol gives it,
+    which is one address for all lanes.
     """
     for operand in bound.sources:
         if isinstance(operand, ops.Memory) and isinstance(operand.base, ops.Register):
-            index, offset = operand.base.index + register_base, operand.offset
-            return lambda w: w.values[index] + np.asarray(offset).astype(w.values[index].dtype)
+            return operand.base.index + register_base, operand.offset
     return None
 
 
-_SHAPES: dict[bytes, int] = {}
-MOST_SHAPES = 1 << 14
+@lru_cache(maxsize=1)
+def _wavefronts() -> Any:
+    from drywell.engine.native import runtime
+    from drywell.engine.native.clock import WAVEFRONTS
+
+    types = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, *types)(runtime.find(WAVEFRONTS))
 
 
 def wavefronts(addresses: NDArray[Any], size: int) -> int:
@@ -157,26 +156,5 @@ def wavefronts(addresses: NDArray[Any], size: int) -> int:
     >>> [wavefronts(lanes * step, 4) for step in (4, 8, 128, 0)], wavefronts(lanes * 16, 16)
     ([1, 2, 32, 1], 4)
     """
-    if not len(addresses):
-        return 0
-    places = (np.asarray(addresses).astype(np.int64) & OFFSET_MASK) // BANK_BYTES
-    shape = (places - (places[0] - places[0] % NUM_BANKS)).astype(np.int32)
-    key = shape.tobytes() + bytes([min(size, 255)])
-    found = _SHAPES.get(key)
-    if found is None:
-        if len(_SHAPES) >= MOST_SHAPES:
-            _SHAPES.clear()
-        found = _SHAPES[key] = _conflicts(shape, max(size // BANK_BYTES, 1))
-    return found
-
-
-def _conflicts(words: NDArray[np.int32], num_words: int) -> int:
-    """Count the cycles for lanes that touch `num_words` words from `words` on, as many lanes at a time as
-    fill the banks.
-    """
-    at_once = max(NUM_BANKS // num_words, 1)
-    total = 0
-    for first in range(0, len(words), at_once):
-        touched = np.unique(words[first : first + at_once, None] + np.arange(num_words))
-        total += int(np.bincount(touched % NUM_BANKS, minlength=NUM_BANKS).max())
-    return total
+    words = np.asarray(addresses).astype(np.int64) // BANK_BYTES
+    return int(_wavefronts()(words.ctypes.data, len(words), size))

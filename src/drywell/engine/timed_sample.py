@@ -16,7 +16,7 @@ from drywell.base.options import Options
 from drywell.base.record import record
 from drywell.engine.lent import lent_threaded
 from drywell.engine.native.tensor_core_multiplier import Multiplier
-from drywell.engine.run import Launch, grid_of
+from drywell.engine.run import Launch, grid_of, native_of
 from drywell.engine.timed import Tell, TimedScheduler
 from drywell.engine.timed_units import Flight, Units
 from drywell.machine.gmem import GlobalArray, GlobalMemory
@@ -184,10 +184,9 @@ class _Sampler(TimedScheduler):
         assert isinstance(self.units, _LookingUnits)
         self._admit()
         end, has_all = self.now + LOOK_FOR, False
-        while self._due and self.now < end and self.interpreter.executed < budget:
+        while self.interpreter.executed < budget and self._go_on(end):
             if not has_all and len(self.units.loads) >= num_clusters:
                 end, has_all = min(end, self.now + LOOK_ON), True
-            self._go_on()
 
 
 def run_sample(given: Given, wanted: Wanted, tell: Tell | None = None) -> Sampled:
@@ -251,7 +250,10 @@ def _driver(given: Given, wanted: Wanted, threaded: Any, tell: Tell | None, unit
     grid = grid_of(given.executable, launch, given.gmem, given.gpu, options)
     grid.multiplier = Multiplier()
     grid.confine(*(_first_cta(launch, number) for number in wanted.clusters))
-    return _Sampler(threaded, grid, options, tuple, given.executable, tell, units)
+    native = None
+    if options.engine != "interpreter":
+        native = native_of(given.executable, given.addresses, threaded, grid)
+    return _Sampler(threaded, grid, options, tuple, given.executable, tell, units, native)
 
 
 def _first_cta(launch: Launch, number: int) -> int:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from drywell.arch.tensor_pipe import Operands, mma_interval_cycles, mma_latency_cycles
 from drywell.arch.timing import Timing
 from drywell.base.errors import DrywellError
 from drywell.base.record import record
+from drywell.engine.native.clock_words import PORTS, SUB_PARTITIONS
 from drywell.machine.queue import AsyncOp
-
-SUB_PARTITIONS = 4
-"""SPEC: an SM has four sub-partitions, warp w belongs to w mod 4. Source: CUDA C++ Programming Guide."""
 
 LANE_BYTES = 4 * 32
 """The bytes of one 32-bit register of a warp."""
@@ -39,43 +39,34 @@ branch one before the second. With it an executed kernel takes the cycles of the
 
 
 class Port:
-    """A resource that serves one after the other: `free` is when it is next, `busy` its cycles so far."""
+    """A resource that serves one after the other: `free` is when it is next."""
 
-    __slots__ = ("busy", "free")
+    __slots__ = ("free",)
 
     def __init__(self) -> None:
         self.free = 0.0
-        self.busy = 0.0
 
     def take(self, now: float, cycles: float) -> float:
         """Occupy it for some cycles, from `now` or when it is free; return when that begins."""
         begin = max(now, self.free)
         self.free = begin + cycles
-        self.busy += cycles
         return begin
 
 
 class SmUnits:
-    """The ports of one SM; lists have one for each sub-partition. `landed` is when the newest work of the
-    tensor pipe takes effect, `has_loaded` says whether a tensor copy has come here.
+    """The ports of one SM; lists have one for each sub-partition, `ports` are those that instructions take
+    (`native.clock_words`). `landed` is when the newest work of the tensor pipe takes effect, `has_loaded`
+    says whether a tensor copy has come here.
     """
 
     def __init__(self) -> None:
-        self.issue = [Port() for _ in range(SUB_PARTITIONS)]
-        self.pipes: dict[str, list[Port]] = {}
-        self.smem = Port()
+        self.ports = np.zeros(PORTS)
         self.tensor = Port()
         self.tma = Port()
         self.tmem_read = [Port() for _ in range(SUB_PARTITIONS)]
         self.tmem_write = [Port() for _ in range(SUB_PARTITIONS)]
         self.landed = 0.0
         self.has_loaded = False
-
-    def pipe(self, name: str, sub: int) -> Port:
-        """Return the execution pipe of a sub-partition."""
-        if name not in self.pipes:
-            self.pipes[name] = [Port() for _ in range(SUB_PARTITIONS)]
-        return self.pipes[name][sub]
 
 
 @record

@@ -15,8 +15,8 @@ from drywell.engine.object_cache import Code, keep, kept, load_or_compile
 OPTIMISE = 2
 TENSOR_CORE = "drywell.mma"
 _PARTS = (
-    "alloc", "atomic", "barriers", "bulk", "copy", "cp", "effects", "kinds", "matrix", "mbarrier", "mma",
-    "tma", "tmem", "turns", "warp",
+    "alloc", "atomic", "barriers", "bulk", "clock", "copy", "cp", "effects", "kinds", "matrix", "mbarrier",
+    "mma", "tma", "tmem", "turns", "warp",
 )  # fmt: skip
 
 _loaded: dict[str, Code] = {}

@@ -8,11 +8,12 @@ from drywell.engine.native.ir import I64, PTR, Function, Value
 from drywell.machine.lanes import LANES
 
 
-def _numbered(words: str) -> dict[str, int]:
+def numbered(words: str) -> dict[str, int]:
+    """Number the words of a text."""
     return {name: k for k, name in enumerate(words.split())}
 
 
-GANG = _numbered(
+GANG = numbered(
     "num_warps warps next is_within executed room rounds has_changed has_ended exits work turn changes"
     " ends chunks full masked digest register_bytes"
 )
@@ -24,12 +25,12 @@ before control is given back; the fuel of a turn; the number of changes so far; 
 end, of where chunks begin, and of compiled code, for all lanes and for some; the function that takes a
 digest of registers, and of how many bytes."""
 
-WARP = _numbered("context registers num_splits rounds is_still chosen before looked has_run")
+WARP = numbered("context registers num_splits rounds is_still chosen before looked has_run")
 """Of a warp: its context and registers; its splits; `WarpState.rounds` and `is_still`; the split that runs
 and `rounds` when the turn began; the number of changes when waits that only Python knows were looked at;
 whether it has executed anything."""
 
-SPLIT = _numbered(
+SPLIT = numbered(
     "pc lanes depth stack kind place live value result is_parked back_jumps has_yielded is_still seen"
 )
 """Of a split: as `Split` has it; its call stack by depth and number; for which `kind` of thing it waits, and

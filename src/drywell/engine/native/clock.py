@@ -1,0 +1,318 @@
+"""The clock natively: what is due next, when ports are free, when results can be read, the instructions of
+warps that compiled code executes. What it cannot do it hands back (`engine/timed.py`).
+
+A warp in compiled code executes a chunk when its first instruction is issued; the others of the chunk act on
+its registers only, and are issued one by one afterwards.
+"""
+
+from __future__ import annotations
+
+from drywell.engine.compiled_layout import STATUSES
+from drywell.engine.context_words import CONTEXT
+from drywell.engine.native.clock_words import (
+    BANK_BYTES,
+    CLOCK,
+    COMPILED,
+    DUE,
+    ENDED,
+    EXECUTE,
+    IDLE,
+    LOOK,
+    NOBODY,
+    NUM_BANKS,
+    OPERATIONS,
+    PAUSED,
+    PERFORM,
+    PLACE,
+    SMEM,
+    TRACK,
+)
+from drywell.engine.native.ir import I1, I32, I64, PTR, Function, Value
+from drywell.engine.native.turn_words import Record
+from drywell.machine.lanes import LANES
+from drywell.machine.windows import OFFSET_MASK
+
+RUN, PLAN, FOLLOW, SETTLE, WAVEFRONTS = (
+    f"drywell.clock.{name}" for name in ("run", "plan", "follow", "settle", "wavefronts")
+)
+_POP, _SHARED, _GO, _STEP = (f"drywell.clock.{name}" for name in ("pop", "shared", "go", "step"))
+
+DOUBLE = "double"
+_ONE = 0x3FF0_0000_0000_0000
+"""The bits of 1.0."""
+
+
+def _plus(a: Value, b: Value | int, operation: str = "fadd") -> Value:
+    """Add two times."""
+    f = a.function
+    left, right = (f.of(I64, time).bitcast(DOUBLE) for time in (a, b))
+    return f.let(DOUBLE, f"{operation} double {left.text}, {right.text}").bitcast(I64)
+
+
+def _cycles(count: Value) -> Value:
+    """Return a number as a time."""
+    return count.function.let(DOUBLE, f"uitofp i64 {count.text} to double").bitcast(I64)
+
+
+def _clock(f: Function) -> Record:
+    return Record(f, f["clock"], CLOCK)
+
+
+def _track(f: Function) -> Record:
+    return Record(f, f["track"], TRACK)
+
+
+def _place(f: Function, pc: Value) -> Record:
+    return Record(f, f.at(_clock(f).pointer("places"), pc * len(PLACE), I64), PLACE)
+
+
+def _due(f: Function, k: Value) -> Record:
+    return Record(f, f.at(_clock(f).pointer("heap"), k * len(DUE), I64), DUE)
+
+
+def _move(f: Function, source: Value, target: Value) -> None:
+    f.copy(_due(f, target).base, _due(f, source).base, len(DUE) * 8)
+
+
+# -------------------------------------------------------------------- what is due
+
+
+def _plan() -> Function:
+    """Write what plans `who` for a time; there is room for it."""
+    f = Function(PLAN, "void", clock=PTR, at=DOUBLE, who=I64)
+    clock, at = _clock(f), f["at"].bitcast(I64)
+    k = f.variable(I64, clock["size"])
+    clock["size"] = k.value + 1
+    with f.repeat() as stop:
+        stop(k.value.is_("eq", 0))
+        above = (k.value - 1) >> 1
+        stop(at.is_("uge", _due(f, above)["at"]))
+        _move(f, above, k.value)
+        k.set(above)
+    due, number = _due(f, k.value), clock["planned"] + 1
+    clock["planned"] = number
+    due["at"], due["number"], due["who"] = at, number, f["who"]
+    f.give()
+    return f
+
+
+def _is_before(one: Record, other: Record) -> Value:
+    a, b = one["at"], other["at"]
+    return a.is_("ult", b) | a.is_("eq", b) & one["number"].is_("ult", other["number"])
+
+
+def _pop() -> Function:
+    """Write what takes out what is due first; the time is not before that."""
+    f = Function(_POP, I64, clock=PTR, is_internal=True)
+    clock, k = _clock(f), f.variable(I64, 0)
+    first, last = _due(f, k.value), clock["size"] - 1
+    who = first["who"]
+    clock["now"], clock["size"] = clock["now"].smax(first["at"]), last
+    with f.repeat() as stop:
+        below = f.variable(I64, k.value * 2 + 1)
+        stop(below.value.is_("uge", last))
+        right = below.value + 1
+        with f.when(right.is_("ult", last)), f.when(_is_before(_due(f, right), _due(f, below.value))):
+            below.set(right)
+        stop(_is_before(_due(f, last), _due(f, below.value)))
+        _move(f, below.value, k.value)
+        k.set(below.value)
+    with f.when(k.value.is_("ne", last)):
+        _move(f, last, k.value)
+    f.give(who)
+    return f
+
+
+# -------------------------------------------------------------------- shared memory
+
+
+def _wavefronts() -> Function:
+    """Write `timed_costs.wavefronts` of the words at `words`, each the first of a lane."""
+    f = Function(WAVEFRONTS, I64, words=PTR, count=I64, size=I64)
+    each = f.choose(f["size"].is_("ult", 2 * BANK_BYTES), f.of(I64, 1), f["size"] // BANK_BYTES)
+    at_once = f.of(I64, NUM_BANKS) // each
+    at_once = f.choose(at_once.is_("eq", 0), f.of(I64, 1), at_once)
+    used, of_bank = f.slot(f"[{LANES * NUM_BANKS} x i64]"), f.slot(f"[{NUM_BANKS} x i64]")
+    total, lane = f.variable(I64, 0), f.variable(I64, 0)
+    with f.repeat() as stop:
+        stop(lane.value.is_("uge", f["count"]))
+        num_used, most = f.variable(I64, 0), f.variable(I64, 0)
+        with f.loop(NUM_BANKS) as bank:
+            f.store(f.of(I64, 0), of_bank, bank)
+        left = f["count"] - lane.value
+        with f.loop(left.smin(at_once)) as k, f.loop(each) as j:
+            word = f.load(I64, f["words"], lane.value + k) + j
+            is_new = f.variable(I1, 1)
+            with f.loop(num_used.value) as other:
+                is_new.set(is_new.value & f.load(I64, used, other).is_("ne", word))
+            with f.when(is_new.value):
+                f.store(word, used, num_used.value)
+                num_used.add(1)
+                bank = word & NUM_BANKS - 1
+                in_bank = f.load(I64, of_bank, bank) + 1
+                f.store(in_bank, of_bank, bank)
+                most.set(most.value.smax(in_bank))
+        total.add(most.value)
+        lane.add(at_once)
+    f.give(total.value)
+    return f
+
+
+def _shared() -> Function:
+    """Write what puts an access on the port of shared memory; how long it queues and is served."""
+    f = Function(_SHARED, I64, clock=PTR, track=PTR, is_internal=True)
+    clock, track = _clock(f), _track(f)
+    place, cycles, words = _place(f, track["pc"]), f.variable(I64, 1), f.slot(f"[{LANES} x i64]")
+    with f.when(place["address"].is_("sge", 0)):
+        base, count = f.at(track.pointer("registers"), place["address"]), f.variable(I64, 0)
+        with f.each_bit(track["lanes"].trunc(I32)) as lane:
+            address = f.variable(I64)
+            with f.when(place["is_wide"].is_("ne", 0)):
+                address.set(f.load(I64, base, lane))
+            with f.when(place["is_wide"].is_("eq", 0)):
+                address.set(f.load(I32, base, lane).zext(I64))
+            f.store((address.value + place["offset"] & OFFSET_MASK) // BANK_BYTES, words, count.value)
+            count.add(1)
+        cycles.set(f.call(WAVEFRONTS, I64, words, count.value, place["size"]))
+    port, now, served = f.at(track.pointer("ports"), SMEM, I64), clock["now"], _cycles(cycles.value)
+    begin = now.smax(f.load(I64, port))
+    f.store(_plus(begin, served), port)
+    queued = _plus(_plus(begin, now, "fsub"), served)
+    f.give(_plus(queued, _ONE, "fsub"))
+    return f
+
+
+# -------------------------------------------------------------------- a warp
+
+
+def _settle() -> Function:
+    """Write what notes when the results of an instruction can be read: `latency` after its operands, which it
+    need not have waited for where it stands, as ptxas moves it behind others.
+    """
+    f = Function(SETTLE, "void", clock=PTR, track=PTR, pc=I64, latency=DOUBLE)
+    clock, track = _clock(f), _track(f)
+    place, readable, registers = _place(f, f["pc"]), track.pointer("readable"), clock.pointer("registers")
+    there = f.variable(I64, clock["now"])
+    with f.loop(place["num_sources"]) as k:
+        register = f.load(I64, registers, place["sources"] + k)
+        there.set(there.value.smax(f.load(I64, readable, register)))
+    when = _plus(there.value, f["latency"].bitcast(I64))
+    with f.loop(place["num_results"]) as k:
+        f.store(when, readable, f.load(I64, registers, place["results"] + k))
+    with f.when(place["num_results"].is_("eq", 0)):
+        track["settled"] = track["settled"].smax(there.value)
+    f.give()
+    return f
+
+
+def _follow() -> Function:
+    """Write what plans the next instruction of a warp, that at `pc`: it issues `after` what was before it,
+    a jump or machine instruction when its operands are there, what orders memory when all before it is.
+    """
+    f = Function(FOLLOW, "void", clock=PTR, track=PTR, who=I64, after=DOUBLE)
+    clock, track = _clock(f), _track(f)
+    place, readable = _place(f, track["pc"]), track.pointer("readable")
+    due = f.variable(I64, f["after"].bitcast(I64))
+    with f.when(place["settles"].is_("ne", 0)):
+        due.set(due.value.smax(track["settled"]))
+    with f.when(place["reads_clock"].is_("ne", 0)), f.loop(track["num_registers"]) as register:
+        due.set(due.value.smax(f.load(I64, readable, register)))
+    with f.when((place["settles"] | place["is_jump"]).is_("ne", 0)):
+        registers = clock.pointer("registers")
+        with f.loop(place["num_touched"]) as k:
+            register = f.load(I64, registers, place["touched"] + k)
+            due.set(due.value.smax(f.load(I64, readable, register)))
+    f.call(PLAN, "void", f["clock"], due.value.bitcast(DOUBLE), f["who"])
+    f.give()
+    return f
+
+
+def _go() -> Function:
+    """Write what executes the chunk that begins at the next instruction of a warp in compiled code; whether
+    that could be.
+    """
+    f = Function(_GO, I1, track=PTR, drive=PTR, is_internal=True)
+    track = _track(f)
+    context = Record(f, track.pointer("context"), CONTEXT)
+    context["fuel"] = 1
+    given = f"ptr {context.base.text}, i64 {track['pc'].text}"
+    result = f.let(I64, f"call i64 {f['drive'].text}({given})")
+    done = f.of(I64, 1) - context["fuel"]
+    track["left"], track["next"], track["result"] = done, result // STATUSES, result
+    f.give(done.is_("sgt", 0))
+    return f
+
+
+def _step() -> Function:
+    """Write what lets a warp issue its next instruction when the ports it needs are free, and executes it if
+    it is in compiled code; 0, or 1 plus why Python must go on.
+    """
+    f = Function(_STEP, I64, clock=PTR, track=PTR, who=I64, is_internal=True)
+    clock, track = _clock(f), _track(f)
+    with f.when(track["runs"].is_("eq", NOBODY)):
+        f.give(1 + EXECUTE)
+    pc, now, ports, lane = track["pc"], clock["now"], track.pointer("ports"), track["sub"]
+    place = _place(f, pc)
+    pipe, slot = place["pipe"], f.at(ports, lane, I64)
+    is_smem = pipe.is_("eq", SMEM)
+    own = f.choose(pipe.is_("slt", 0) | is_smem, slot, f.at(ports, pipe + lane, I64))
+    free = f.load(I64, slot).smax(f.load(I64, own))
+    with f.when(free.is_("sgt", now)):
+        f.call(PLAN, "void", f["clock"], free.bitcast(DOUBLE), f["who"])
+        f.give(0)
+    f.store(_plus(now, place["cycles"]), own)
+    f.store(_plus(now, _ONE), slot)
+    latency, is_done = f.variable(I64, place["latency"]), f.variable(I1, 0)
+    with f.when(is_smem):
+        latency.set(_plus(latency.value, f.call(_SHARED, I64, f["clock"], f["track"])))
+    with f.when(track["runs"].is_("eq", COMPILED) & clock["executed"].is_("ult", clock["budget"])):
+        is_done.set(1)
+        with f.when(track["left"].is_("eq", 0)):
+            is_done.set(f.call(_GO, I1, f["track"], clock.pointer("drive")))
+    with f.when(is_done.value ^ 1):
+        clock["latency"] = latency.value
+        f.give(1 + EXECUTE)
+    context = Record(f, track.pointer("context"), CONTEXT)
+    has_changed = context["changed"].is_("ne", 0)
+    context["changed"] = 0
+    clock["has_changed"] = clock["has_changed"] | has_changed.zext(I64)
+    clock["quiet"] = f.choose(has_changed, f.of(I64, 0), clock["quiet"] + 1)
+    clock["executed"], clock["work"] = clock["executed"] + 1, clock["work"] - 1
+    track["count"] = track["count"] + 1
+    f.call(SETTLE, "void", f["clock"], f["track"], pc, latency.value.bitcast(DOUBLE))
+    left = track["left"] - 1
+    track["left"], track["pc"] = left, f.choose(left.is_("eq", 0), track["next"], pc + 1)
+    after = _plus(now, place["blocks"])
+    f.call(FOLLOW, "void", f["clock"], f["track"], f["who"], after.bitcast(DOUBLE))
+    with f.when(clock["quiet"].is_("sgt", clock["look_after"]) & clock["pending"].is_("eq", 0)):
+        f.give(1 + LOOK)
+    f.give(0)
+    return f
+
+
+def _run() -> Function:
+    """Write the clock's loop: why it returns."""
+    f = Function(RUN, I64, clock=PTR)
+    clock = _clock(f)
+    with f.repeat():
+        with f.when(clock["size"].is_("eq", 0)):
+            f.give(IDLE)
+        with f.when(clock["work"].is_("sle", 0)):
+            f.give(PAUSED)
+        with f.when(clock["now"].is_("uge", clock["end"])):
+            f.give(ENDED)
+        who = f.call(_POP, I64, f["clock"])
+        clock["who"] = who
+        with f.when(who.is_("uge", OPERATIONS)):
+            f.give(PERFORM)
+        track = f.load(PTR, clock.pointer("tracks"), who)
+        why = f.call(_STEP, I64, f["clock"], track, who)
+        with f.when(why.is_("ne", 0)):
+            f.give(why - 1)
+    return f
+
+
+def functions() -> tuple[Function, ...]:
+    """Return the functions of the clock."""
+    parts = _plan, _pop, _wavefronts, _shared, _settle, _follow, _go, _step, _run
+    return tuple(part() for part in parts)

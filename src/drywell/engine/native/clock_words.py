@@ -1,0 +1,64 @@
+"""What the native part of the clock knows, as words of 64 bits with names (`clock`).
+
+Times and durations are SM cycles: the bits of doubles that are not negative, which stand in the same order as
+the numbers do.
+"""
+
+from __future__ import annotations
+
+from drywell.engine.native.turn_words import numbered
+
+CLOCK = numbered(
+    "now end planned heap size tracks places registers drive executed budget quiet look_after pending"
+    " has_changed work who latency"
+)
+"""Of a clock: the time, and when to come back; how many things have been `planned`; the `heap` of `size` that
+are due (`DUE`); tables of the addresses of warps (`TRACK`), of places (`PLACE`) and of the numbers of the
+registers that these name; what runs compiled code of a warp; the instructions executed, and how many may be;
+how many went by without any change of shared state, and after how many Python looks; how many operations are
+in flight; whether shared state has changed; how much may be done before control is given back. `who` is due
+when Python must go on, and of an instruction that it is to execute `latency` is that of its results."""
+
+DUE = numbered("at number who")
+"""Of something that is due: when, as the how manieth it was planned, and what: the number of a warp, or
+`OPERATIONS` plus that of an operation."""
+
+OPERATIONS = 1 << 32
+
+TRACK = numbered(
+    "pc runs lanes left next ports sub registers readable num_registers settled count context result"
+)
+"""Of a warp: the place of the instruction that it issues next, how that is executed (`runs`), its lanes;
+how many instructions compiled code has executed that are still to be issued, and the place behind them; when
+the ports of its SM are free (`PORTS`), its sub-partition; its registers, when each can be read, how many
+there are; when all that it has stored was there to be stored; how much it has issued; its context, and what
+compiled code gave that could not go on."""
+
+BY_HAND, COMPILED, NOBODY = range(3)
+"""How the instruction of a warp is executed: by Python, in compiled code, not before Python has looked."""
+
+PLACE = numbered(
+    "pipe cycles latency blocks settles is_jump reads_clock address is_wide offset size"
+    " sources num_sources results num_results touched num_touched"
+)
+"""Of a place: its `timed_costs.Cost`, `pipe` as the first of four ports (-1: none) or `SMEM`, `address` as
+where the register of the address lies in those of a warp (-1: one address for all lanes), whether that has 64
+bits; and where in the table of registers those begin that it reads, writes, and either of both, and how many.
+"""
+
+PIPES = ("fma", "alu", "mufu", "warp", "matrix", "lsu")
+"""The pipes of a sub-partition, in the order of their ports behind those of the instruction issue."""
+
+SUB_PARTITIONS = 4
+"""SPEC: an SM has four sub-partitions, warp w belongs to w mod 4. Source: CUDA C++ Programming Guide."""
+
+NUM_BANKS, BANK_BYTES = 32, 4
+"""SPEC: shared memory has 32 banks of 4 bytes. Source: CUDA C++ Programming Guide, shared memory."""
+
+SMEM = SUB_PARTITIONS * (1 + len(PIPES))
+PORTS = SMEM + 1
+"""The port of shared memory, and how many an SM has."""
+
+IDLE, PAUSED, ENDED, PERFORM, EXECUTE, LOOK = range(6)
+"""Why the clock returns: nothing is due; to let others have the processor; `end` is reached; an operation is
+due; the instruction of a warp has its ports and is to be executed; too much went by without any change."""
