@@ -13,6 +13,7 @@ import drywell
 from drywell.arch.timing import timing
 from drywell.engine.timed_costs import wavefronts
 from drywell.examples import packaged
+from drywell.observe.timeline import Timeline
 from drywell.report.timeline import timeline_lines
 from timing.demo import deep_timeline, timeline
 
@@ -88,6 +89,43 @@ def test_the_critical_path_reaches_from_the_start_to_the_end() -> None:
     assert {"tma", "commit"} <= {step.who for step in path}
 
 
+LATE = """
+.version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry late() {
+  .reg .b32 %t, %i; .reg .b64 %s; .reg .pred %q, %mine; .shared .align 8 .b64 bar;
+  mov.u32 %t, %tid.x; setp.lt.u32 %mine, %t, 32; mov.u32 %i, 0; setp.eq.u32 %q, %t, 0;
+  @%q mbarrier.init.shared::cta.b64 [bar], 32;
+  bar.sync 0;
+  @%mine bra WAIT;
+LOOP: add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 200; @%q bra LOOP;
+  ARRIVE
+  bra END;
+WAIT: HERE
+END: bar.sync 1; @!%mine ret; mov.u32 %i, %clock; mov.u32 %i, %clock; ret;
+}
+"""
+"""Warp 1 counts to 200; warp 0 waits for it and ends last."""
+
+POLL = "mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0; @!%q bra WAIT;"
+
+
+@pytest.mark.parametrize(
+    ("arrive", "here"),
+    [("", ""), ("mbarrier.arrive.shared::cta.b64 %s, [bar];", POLL)],
+    ids=["bar", "mbarrier"],
+)
+def test_a_wait_for_a_warp_that_comes_late_leads_to_what_kept_it(arrive: str, here: str) -> None:
+    kernel = drywell.load(LATE.replace("ARRIVE", arrive).replace("HERE", here))["late"]
+    found = drywell.launch(kernel, grid=1, block=64, args=[], observe=("timeline",)).timeline
+    assert found is not None
+    path = found.critical_path()
+    assert all(a.end == b.begin for a, b in itertools.pairwise(path))
+    late = sum(s.end - s.begin for s in path if s.who == "CTA 0 warp 1" and s.what == "runs")
+    assert late > 0.8 * found.cycles
+
+
 def test_every_stall_says_what_it_waited_for() -> None:
     stalls = [i for i in timeline(2).events if i.doing == "stall"]
     waits = [i for i in stalls if i.kind == "mbarrier"]
@@ -134,8 +172,46 @@ def test_events_of_a_track_nest_as_the_reader_wants_them(tmp_path: Path) -> None
             open_ends.append(end)
 
 
+def spoken(given: Timeline) -> list[str]:
+    """Return the lines of the text."""
+    return ["".join(str(piece) for piece in line) for line in timeline_lines(given)]
+
+
+def test_the_text_explains_its_picture_and_names_warps_lines_and_barriers_of_waits() -> None:
+    text = """
+.version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry waits() {
+  .reg .b32 %t; .reg .pred %p;
+  mov.u32 %t, %tid.x;
+  setp.lt.u32 %p, %t, 352;
+  @%p bra THERE;
+  nanosleep.u32 5000;
+THERE:
+  bar.sync 3;
+  ret;
+}
+"""
+    found = drywell.launch(drywell.load(text)["waits"], grid=1, block=384, args=[], observe=("timeline",))
+    assert found.timeline is not None
+    lines = spoken(found.timeline)
+    rows = [line.split("|")[0].split()[1] for line in lines if line.lstrip().startswith("warp ")]
+    assert rows == [str(warp) for warp in range(12)]
+    scale = next(line for line in lines if "a column is" in line)
+    assert f"{found.timeline.cycles / 60:,.0f} cycles" in scale and all(sign in scale for sign in "#+.")
+    (wait,) = (line for line in lines if "barrier 3" in line)
+    assert "in 1 wait, warps 0-10, line 12: barrier 3" in wait
+
+
+def test_a_run_in_which_nobody_waits_has_no_list_of_waits() -> None:
+    text = ".version 8.6 .target sm_100a .address_size 64 .visible .entry runs() { ret; }"
+    found = drywell.launch(drywell.load(text)["runs"], grid=1, block=32, args=[], observe=("timeline",))
+    assert found.timeline is not None and not any("waits" in line for line in spoken(found.timeline))
+
+
 def test_the_text_fits_on_a_screen() -> None:
-    lines = ["".join(str(piece) for piece in line) for line in timeline_lines(timeline(2))]
+    lines = spoken(timeline(2))
     assert len(lines) <= 40 and max(map(len, lines)) <= 110
     assert any("tensor" in line for line in lines)
 

@@ -6,7 +6,7 @@ All times are SM cycles from the start of the launch. docs/design/clock.md says 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -26,7 +26,7 @@ _PARTS = {"tmem_read": 4, "tmem_write": 4, "issue": 4}
 
 @record
 class StallSum:
-    """How often a warp waited for one thing, and for how many cycles in all."""
+    """How often a warp waited for one thing, for how many cycles in all, and at which lines of the PTX."""
 
     cta: int
     warp: int
@@ -34,14 +34,17 @@ class StallSum:
     reason: str
     count: int
     cycles: float
+    lines: tuple[int, ...]
 
 
 @record
 class Phases:
-    """An SM from the start of the launch: `fill` ends when its tensor pipe (without one, its busiest unit)
-    first works, `steady` when it last does, `drain` when its last warp ends. Cycles.
+    """An SM from the start of the launch: `fill` ends when `unit`, its tensor pipe (without one, its busiest
+    unit), first works, `steady` when it last does, `drain` when its last warp ends. Cycles. Where no unit
+    works, `unit` is empty and all is steady.
     """
 
+    unit: str
     fill: Span
     steady: Span
     drain: Span
@@ -110,13 +113,14 @@ class Timeline(Pictured):
 
     def stalls(self, cta: int | None = None) -> tuple[StallSum, ...]:
         """Return what each warp waited for, the longest first."""
-        sums: dict[tuple[int, int, str, str], list[float]] = defaultdict(lambda: [0, 0.0])
+        waits: dict[tuple[int, int, str, str], list[Interval]] = defaultdict(list)
         for i in self.events:
             if i.doing == "stall" and cta in (None, i.cta):
-                entry = sums[i.cta, i.warp, i.kind, _what_for(i)]
-                entry[0] += 1
-                entry[1] += i.cycles
-        found = (StallSum(*key, int(count), cycles) for key, (count, cycles) in sums.items())
+                waits[i.cta, i.warp, i.kind, _what_for(i)].append(i)
+        found = (
+            StallSum(*key, len(of), sum(i.cycles for i in of), tuple(sorted({i.span.line for i in of})))
+            for key, of in waits.items()
+        )
         return tuple(sorted(found, key=lambda s: (-s.cycles, s.cta, s.warp, s.reason)))
 
     def phases(self, sm: int | None = None) -> Phases:
@@ -125,10 +129,10 @@ class Timeline(Pictured):
         mine = [i for i in self.events if i.sm == sm]
         end = max((max(i.end, i.done) for i in mine), default=0.0)
         units = ["tensor", *sorted(UNITS[1:4], key=lambda u: -self.utilisation(u, sm))]
-        work = next((found for unit in units if (found := list(self.busy(unit, sm)))), [])
+        unit, work = next(((u, found) for u in units if (found := list(self.busy(u, sm)))), ("", []))
         begin = min((i.begin for i in work), default=0.0)
         last = max((i.end for i in work), default=end)
-        return Phases((0.0, begin), (begin, last), (last, end))
+        return Phases(unit, (0.0, begin), (begin, last), (last, end))
 
     # ---------------------------------------------------------------- tiles
     def tiles(self, cta: int) -> Tiles:
@@ -140,42 +144,44 @@ class Timeline(Pictured):
         """Return, from the start to the end of the launch, what each moment waited for: from the last warp's
         end backwards, through what ended each wait to who issued it.
         """
-        by_warp: dict[tuple[int, int], list[Interval]] = defaultdict(list)
+        stalls: dict[tuple[int, int], list[Interval]] = defaultdict(list)
         for i in self.events:
             if i.doing == "stall":
-                by_warp[i.cta, i.warp].append(i)
+                stalls[i.cta, i.warp].append(i)
         last = max((i for i in self.events if i.unit == "warp"), key=lambda i: i.end, default=None)
         if last is None:
             return ()
         who, at, out = (last.cta, last.warp), last.end, list[Step]()
         while at > 0:
-            stall = next((s for s in reversed(by_warp[who]) if s.end <= at and s.begin < at), None)
+            stall = next((s for s in reversed(stalls[who]) if s.end <= at and s.begin < at), None)
             ran_from = 0.0 if stall is None else stall.end
             if at > ran_from:
                 out.append(Step(_warp(who), "runs", ran_from, at))
             if stall is None:
                 break
-            who, at = self._before(stall, who, out)
+            step, who, at = _before(stall, who, stalls)
+            out.append(step)
         return tuple(reversed(out))
-
-    def _before(
-        self, stall: Interval, who: tuple[int, int], out: list[Step]
-    ) -> tuple[tuple[int, int], float]:
-        """Add what ended a wait, and return who to look at before it, and when."""
-        cause = stall.cause
-        if isinstance(cause, Interval):
-            out.append(Step(cause.unit, f"{cause.what} for {_warp(who)}", cause.issued, stall.end))
-            return (cause.cta, cause.warp), cause.issued
-        if cause is None or cause == who:
-            out.append(Step(_warp(who), f"waits for {stall.reason}", stall.begin, stall.end))
-            return who, stall.begin
-        out.append(Step(_warp(cause), f"wakes {_warp(who)}: {stall.kind}", stall.begin, stall.end))
-        return cause, stall.begin
 
     # ---------------------------------------------------------------- out
     def perfetto(self, path: str | Path) -> None:
         """Write it in the Chrome trace event format, which ui.perfetto.dev opens; 1 unit is 1 microsecond."""
         Path(path).write_text(trace_json(self.events, self.ghz), encoding="utf-8")
+
+
+def _before(
+    stall: Interval, who: tuple[int, int], stalls: Mapping[tuple[int, int], Sequence[Interval]]
+) -> tuple[Step, tuple[int, int], float]:
+    """Return what ended a wait, who is to be looked at before it, and when."""
+    cause = stall.cause
+    if isinstance(cause, Interval):
+        step = Step(cause.unit, f"{cause.what} for {_warp(who)}", cause.issued, stall.end)
+        return step, (cause.cta, cause.warp), cause.issued
+    if cause is None or cause == who:
+        return Step(_warp(who), f"waits for {stall.reason}", stall.begin, stall.end), who, stall.begin
+    own = (s.begin for s in stalls[cause] if s.begin < stall.end <= s.end)  # it arrived and waits since
+    arrived = next(own, stall.end)
+    return Step(_warp(cause), f"wakes {_warp(who)}: {stall.kind}", arrived, stall.end), cause, arrived
 
 
 def _within(i: Interval, first: float, last: float) -> float:

@@ -2,45 +2,59 @@
 
 from __future__ import annotations
 
-from drywell.observe.timeline import UNITS, Step, Timeline
-from drywell.report.text import Lines, counted
+from drywell.observe.timeline import UNITS, StallSum, Step, Timeline
+from drywell.report.text import Lines, counted, ranges
 
 WIDTH = 60
 """Columns of the picture."""
 
+WIDEST = 110
 MOST_STALLS, MOST_STEPS = 6, 8
 
 
 def timeline_lines(timeline: Timeline, cta: int = 0) -> Lines:
     """Return what the first SM did: phases, use of units, a picture by warp, waits, the critical path."""
     if not timeline.events:
-        return (("timeline: nothing ran",),)
+        return (("timeline: the run was stopped before anything had come to an end",),)
     sm = next((i.sm for i in timeline.events if i.cta == cta), timeline.sms[0])
     phases = timeline.phases(sm)
     steady = phases.steady
+    said = f"from the first to the last work of {phases.unit}" if phases.unit else "all, as no unit works"
     lines = [
         f"timeline: {timeline.cycles:,.0f} cycles, {timeline.ns / 1000:.2f} us at {timeline.ghz:g} GHz;"
         f" SM {sm} of {len(timeline.sms)}",
         f"  fill {phases.fill[1]:,.0f}, steady {steady[1] - steady[0]:,.0f},"
-        f" drain {phases.drain[1] - phases.drain[0]:,.0f} cycles",
+        f" drain {phases.drain[1] - phases.drain[0]:,.0f} cycles; steady: {said}",
         "  used in the steady state: "
         + ", ".join(f"{unit} {timeline.utilisation(unit, sm, steady):.0%}" for unit in UNITS),
         *_overlap(timeline, cta),
         "",
         *_picture(timeline, sm, cta),
         "",
-        f"  CTA {cta} waited for",
+        *_waits(timeline.stalls(cta), cta),
+        "  critical path, longest parts",
     ]
-    for stall in timeline.stalls(cta)[:MOST_STALLS]:
-        lines.append(
-            f"    warp {stall.warp}: {stall.cycles:>9,.0f} cycles in {counted(stall.count, 'wait')},"
-            f" {stall.kind}: {stall.reason[:60]}"
-        )
-    lines.append("  critical path, longest parts")
     total = timeline.cycles
     for name, cycles in _longest(timeline.critical_path())[:MOST_STEPS]:
         lines.append(f"    {cycles:>9,.0f} cycles {cycles / total:>4.0%}  {name[:80]}")
     return tuple((line,) for line in lines)
+
+
+def _waits(stalls: tuple[StallSum, ...], cta: int) -> list[str]:
+    """Say what the warps of a CTA waited for longest; those that waited for one thing are one line."""
+    alike: dict[tuple[str, str], list[StallSum]] = {}
+    for stall in stalls:
+        alike.setdefault((stall.kind, stall.reason), []).append(stall)
+    lines = [f"  longest waits of CTA {cta} (of several warps, the one that waits longest)"] if alike else []
+    for same in list(alike.values())[:MOST_STALLS]:
+        first, warps = same[0], sorted(stall.warp for stall in same)
+        more = f" and {len(first.lines) - 1} more" if len(first.lines) > 1 else ""
+        said = (
+            f"    {first.cycles:>9,.0f} cycles in {counted(first.count, 'wait')},"
+            f" warp{'s' * (len(warps) > 1)} {ranges(warps)}, line {first.lines[0]}{more}: {first.reason}"
+        )
+        lines.append(said if len(said) <= WIDEST else f"{said[: WIDEST - 3]}...")
+    return lines
 
 
 def _overlap(timeline: Timeline, cta: int) -> list[str]:
@@ -57,7 +71,7 @@ def _overlap(timeline: Timeline, cta: int) -> list[str]:
 
 
 def _picture(timeline: Timeline, sm: int, cta: int) -> list[str]:
-    """Draw who works when: # for most of a column's time, + for some of it."""
+    """Draw who works when."""
     rows: dict[str, list[float]] = {}
     scale = timeline.cycles / WIDTH
     for i in timeline.events:
@@ -68,8 +82,9 @@ def _picture(timeline: Timeline, sm: int, cta: int) -> list[str]:
         for column in range(first, last + 1):
             left, right = max(i.begin, column * scale), min(i.end, (column + 1) * scale)
             row[column] += max(0.0, right - left) / scale
-    order = sorted(rows, key=lambda name: (not name.startswith("warp"), name))
-    return [f"  {name:>10} |{''.join(map(_shade, rows[name]))}|" for name in order]
+    order = sorted(rows, key=lambda name: (not name.startswith("warp"), len(name), name))  # 10 behind 9
+    legend = f"  a column is {scale:,.0f} cycles: # at work for most of it, + for some, . for 5% or less"
+    return [legend, *(f"  {name:>10} |{''.join(map(_shade, rows[name]))}|" for name in order)]
 
 
 def _shade(share: float) -> str:
