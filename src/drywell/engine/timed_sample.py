@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -23,6 +24,7 @@ from drywell.machine.gmem import GlobalArray, GlobalMemory
 from drywell.machine.queue import AsyncOp
 from drywell.machine.tensor_map import ELEMENT_TYPES
 from drywell.machine.tma import read_map
+from drywell.program.arrivals import arrivals
 from drywell.program.link import Executable
 
 LOOK_FOR, LOOK_ON = 8_000, 400
@@ -253,7 +255,8 @@ def _driver(given: Given, wanted: Wanted, threaded: Any, tell: Tell | None, unit
     native = None
     if options.engine != "interpreter":
         native = native_of(given.executable, given.addresses, threaded, grid)
-    return _Sampler(threaded, grid, options, tuple, given.executable, tell, units, native)
+    sites = partial(arrivals, given.executable)
+    return _Sampler(threaded, grid, options, sites, given.executable, tell, units, native)
 
 
 def _first_cta(launch: Launch, number: int) -> int:
