@@ -12,11 +12,27 @@ import pytest
 
 import drywell
 from drywell import arch
+from drywell.arch.timing import timing
 from drywell.cli.main import main
 from drywell.engine.timed_sample import look
 from drywell.host.launch_file import read_launch_file
 from drywell.host.prediction import given_of
 from drywell.plan import GemmConfig, predict
+from drywell.plan.gemm import BOUNDS, PARTS
+
+WAITS = """.version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry waits() {
+  .reg .b64 %s; .reg .b32 %t; .reg .pred %q; .shared .align 8 .b64 bar;
+  mov.u32 %t, %tid.x; setp.ne.u32 %q, %t, 0; @%q bra L;
+  mbarrier.init.shared::cta.b64 [bar], 2;
+  mbarrier.arrive.shared::cta.b64 %s, [bar];
+L: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0; @!%q bra L;
+  ret;
+}
+"""
+"""Two are to arrive, one does."""
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 ROWS, COLS, K = 5, 3, 128
@@ -109,8 +125,39 @@ def test_the_command_says_cycles_and_speed_on_lines_of_their_own(
     lines = capsys.readouterr().out.splitlines()
     assert re.search(r"cycles +[\d,]+ at 1965 MHz \([\d,]+ to [\d,]+\)", lines[1])
     assert re.search(r"of peak +\d+\.\d%", lines[2])
-    assert re.search(r"TFLOP/s +[\d,]+ \([\d,]+ to [\d,]+\), .* us at \d+ MHz", lines[3])
+    assert re.search(r"TFLOP/s +[\d,.]+ \([\d,.]+ to [\d,.]+\), .* us at \d+ MHz", lines[3])
     assert max(map(len, lines)) <= 110
+
+
+def test_a_prediction_of_a_launch_says_who_should_have_arrived(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "waits.ptx").write_text(WAITS)
+    (tmp_path / "waits.toml").write_text('module = "waits.ptx"\ngrid = [1, 1, 1]\nblock = [32, 1, 1]\n')
+    assert main(["predict", str(tmp_path / "waits.toml")]) == 1
+    said = capsys.readouterr().err
+    assert "line 8, mbarrier.arrive: warp 0 executed it once" in said and "no instruction" not in said
+
+
+def test_what_a_configuration_is_bound_by_is_explained_and_is_that_of_the_function(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = GemmConfig(8192, 8192, 8192)
+    found, fixed = predict(config, sustained=True), predict(config, clock_mhz=1965)
+    assert found.bound != fixed.bound  # the faster the clock, the more cycles are the latencies of L2
+    assert main(["predict", "--gemm", "8192x8192x8192", "--sustained"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    both = f"{found.bound}: {BOUNDS[found.bound]}; at 1965 MHz, {fixed.bound}: {BOUNDS[fixed.bound]}"
+    assert f"bound by {both}" in said
+    assert all(f"{us:.2f} {PARTS[name]}" in said for name, us in found.breakdown.items())
+    full = timing("b200").clock_full_sustained_ghz
+    assert f"through {full * 1000:.0f} MHz" in said
+    assert str(found).startswith(f"{found.tflops:,.0f} TFLOP/s ({found.low:,.0f} to ")
+
+
+def test_what_is_no_configuration_is_refused_with_what_takes_it() -> None:
+    with pytest.raises(TypeError, match="not 'launch.toml'; predict_launch takes a launch file"):
+        predict("launch.toml")  # type: ignore[arg-type]
 
 
 def test_the_command_predicts_a_configuration_as_the_function_does(
@@ -131,7 +178,7 @@ def test_the_command_predicts_a_configuration_as_the_function_does(
     (["--gemm", "128x128x64", "--instructions", "5"], "nothing is executed"),
     (["launch.toml", "--gemm", "128x128x64"], "not both"),
     (["launch.toml", "--stages", "4"], "--stages: only with --gemm"),
-    (["--gemm", "128x128x64", "--stages", "90"], "take fewer stages"),
+    (["--gemm", "128x128x64", "--stages", "90"], "hint: take stages = 4"),
     (["nowhere.toml"], "nowhere.toml"),
 ])  # fmt: skip
 def test_what_cannot_be_predicted_is_said_with_a_remedy(

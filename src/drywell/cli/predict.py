@@ -60,7 +60,8 @@ def _configured(command: Any) -> Any:
 @click.option("--sustained", is_flag=True, help="The GPU has been under load for half a second or longer.")
 @click.option(
     "--covers", type=click.Choice(["kernel", "stream", "alone", "host"]), default=None,
-    help="What the time of a --gemm covers beside the kernel.  [default: stream]",
+    help="What the time of a --gemm covers: the kernel alone, the gap to the stream's next too, one launch "
+    "alone between two events, or a launch and the host's wait for it.  [default: stream]",
 )  # fmt: skip
 @click.option(
     "--instructions", "max_instructions", type=click.IntRange(min=1), default=None,
@@ -79,8 +80,6 @@ def predict(launch_file: Path | None, **options: Any) -> int:
     from drywell.base.errors import DrywellError
     from drywell.cli.refusal import refuse
     from drywell.report.document import document, encode
-    from drywell.report.prediction import prediction_lines
-    from drywell.report.text import write
 
     is_json, sizes = options.pop("is_json"), options.pop("gemm")
     given = {name: value for name, value in options.items() if value is not None}
@@ -88,12 +87,7 @@ def predict(launch_file: Path | None, **options: Any) -> int:
         found = _of_gemm(sizes, given) if launch_file is None else _of_launch(launch_file, sizes, given)
     except DrywellError as error:
         return refuse(error, is_json)
-    if is_json:
-        click.echo(encode(document("unchecked", stats={"prediction": found})))
-    else:
-        import sys
-
-        write(prediction_lines(found), sys.stdout)
+    click.echo(encode(document("unchecked", stats={"prediction": found})) if is_json else found.text)
     return 0
 
 

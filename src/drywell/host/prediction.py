@@ -23,11 +23,12 @@ from drywell.host.placement import Placement
 from drywell.host.shape import shape_of
 from drywell.machine.gmem import GlobalMemory
 from drywell.observe.timeline import UNITS, Timeline
-from drywell.plan.expected import Expected
+from drywell.plan.expected import Expected, clock_ground, range_ground
 from drywell.plan.power import clock_under, load_on_clock
 from drywell.plan.traffic import missing
 from drywell.program.independence import meeting_place
 from drywell.program.link import link
+from drywell.report.text import counted
 
 BOUND_FROM = 0.85
 """The use of a unit from which it is called the bound."""
@@ -124,7 +125,8 @@ def _plan(launch: LaunchFile, gpu: arch.Gpu) -> _Plan:
     per_home = max(1, found.ctas_per_sm)
     slots = num_homes * per_home
     waves = -(-num_clusters // slots)
-    occupancy = f"{waves} wave(s): {per_home} CTA(s) on an SM at once, bounded by {found.bound}"
+    held = counted(per_home, "CTA")
+    occupancy = f"{counted(waves, 'wave')}: an SM can hold {held} at once, bounded by {found.bound}"
     return _Plan(num_clusters, size, num_homes, per_home, min(num_clusters, slots), waves, occupancy)
 
 
@@ -154,10 +156,11 @@ def _measured(given: Given, plan: _Plan) -> _Measured:
 def _in_full(given: Given, wanted: Wanted) -> _Measured:
     timeline = Timeline(given.gpu.boost_clock_mhz / 1000)
     all_of_it = run_sample(given, wanted, timeline.on)
-    note = f"all {len(wanted.clusters)} clusters executed by the clock"
+    num = len(wanted.clusters)
+    note = f"{'its only cluster' if num == 1 else f'all {num} clusters'} executed by the clock"
     return _Measured(
         all_of_it.cycles, all_of_it.flops, all_of_it.full_cycles, all_of_it.loaded_bytes,
-        _missed(given, all_of_it.loaded_bytes), 0.0, len(wanted.clusters), (note,), timeline,
+        _missed(given, all_of_it.loaded_bytes), 0.0, num, (note,), timeline,
     )  # fmt: skip
 
 
@@ -191,16 +194,16 @@ def _sampled(given: Given, plan: _Plan, pilot: Sampled) -> _Measured:
     num, whole = len(wanted.clusters), plan.num_clusters / len(wanted.clusters)
     if sample.written:
         whole = 1 / sample.written
-    counted = (
+    operations = (
         f"operations counted by what the sample wrote, {sample.written:.2%} of the outputs"
         if sample.written
         else "every cluster taken to do as much as those executed: nothing is expected of an output"
     )
     notes = (
         f"{num} of {plan.num_clusters} clusters executed by the clock, on {len(homes)} of {active} places and"
-        f" {rounds} of {plan.waves} wave(s); the others taken to be alike",
+        f" {rounds} of {counted(plan.waves, 'wave')}; the others taken to be alike",
         said,
-        counted,
+        operations,
     )
     return _Measured(
         cycles, sample.flops * whole, sample.full_cycles * whole, sample.loaded_bytes * whole,
@@ -247,6 +250,7 @@ def _prediction(launch: LaunchFile, given: Given, plan: _Plan, m: _Measured, sus
     time_us = m.cycles / ghz / 1000
     tflops = m.flops / time_us / 1e6
     used = _used(m.timeline)
+    bound, why = _bound(used)
     return Expected(
         title=f"{launch.entry} of {launch.module.name}",
         gpu=gpu.title,
@@ -260,10 +264,11 @@ def _prediction(launch: LaunchFile, given: Given, plan: _Plan, m: _Measured, sus
         tflops=tflops,
         low=tflops * (1 - error),
         high=tflops * (1 + error),
-        bound=_bound(used),
+        bound=bound,
+        why=why,
         parts_title="used in the steady state of the first SM",
         parts=tuple((unit, f"{share:6.1%}") for unit, share in used.items()),
-        rests_on=(*m.notes, plan.occupancy, *_grounds(t, m, ghz, error)),
+        rests_on=(*m.notes, plan.occupancy, *_grounds(t, m, ghz, sustained)),
     )
 
 
@@ -275,10 +280,12 @@ def _used(timeline: Timeline) -> dict[str, float]:
     return {unit: timeline.utilisation(unit, timeline.sms[0], steady) for unit in UNITS}
 
 
-def _bound(used: dict[str, float]) -> str:
-    """Name the unit that is in use nearly always, or say that all wait for each other."""
+def _bound(used: dict[str, float]) -> tuple[str, str]:
+    """Name the unit that is in use nearly always, or say that all wait for each other; and say why."""
     unit = max(used, key=used.__getitem__, default="")
-    return unit if unit and used[unit] >= BOUND_FROM else "latency"
+    if unit and used[unit] >= BOUND_FROM:
+        return unit, f"in use for {used[unit]:.0%} of the steady state"
+    return "latency", f"no unit is in use for {BOUND_FROM:.0%} of the steady state: they wait for each other"
 
 
 def _clock(given: Given, t: Timing, m: _Measured, sustained: bool) -> float:
@@ -297,13 +304,14 @@ def _clock(given: Given, t: Timing, m: _Measured, sustained: bool) -> float:
     return ghz
 
 
-def _grounds(t: Timing, m: _Measured, ghz: float, error: float) -> tuple[str, ...]:
+def _grounds(t: Timing, m: _Measured, ghz: float, sustained: bool) -> tuple[str, ...]:
     """Say what the error bar and the clock rest on."""
-    full, spread = t.fact("clock_full_ghz"), t.fact("spread")
+    apart = f"; with {m.sampling:.1%}, by which the executed clusters differ" if m.sampling else ""
+    clock = (
+        clock_ground(t, ghz * 1000, sustained) if m.full_cycles else "the boost clock: no tensor operation"
+    )
     return (
-        f"+-{error:.0%}: {spread.value:.0%} [{spread.tag}: {spread.source}]; {m.sampling:.1%} is how far the"
-        " executed clusters are apart",
-        f"{ghz * 1000:.0f} MHz under load: in a straight line with the use of tensor pipe, L2 and DRAM"
-        f" [{full.tag}: {full.source}]",
+        f"the range is that of the closed form on published GEMMs, {range_ground(t)}{apart}",
+        clock,
         "nobody has held this kernel against a B200",
     )

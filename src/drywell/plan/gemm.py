@@ -21,6 +21,29 @@ Launch = Literal["kernel", "stream", "alone", "host"]
 launch, events around one launch, or a launch and the wait for it by the host's clock.
 """
 
+BOUNDS = {
+    "tensor": "the tensor pipe works nearly all the time",
+    "tma": "the copy engine takes longer for the rows of a step than the pipe for its mma",
+    "l2": "L2 takes longer to deliver a step than the pipe for its mma",
+    "dram": "DRAM takes longer for the loads and stores of a step than the pipe for its mma",
+    "latency": "a load's way from issue to mma is longer than the stages in flight can hide",
+    "mma_wait": "one thread waits for each mma before it goes on",
+    "epilogue": "reading the accumulators and storing C takes longer than the main loop",
+    "launch": "launch and first load take longer than the main loop",
+}
+"""What limits a prediction, and what that means."""
+
+PARTS = {
+    "tensor": "the tensor pipe works",
+    "mainloop_stall": "it waits within the main loop",
+    "launch": "launch, and the cold start of the first load",
+    "fill": "a tile's first load, with nothing under it",
+    "epilogue": "reading and storing C, with no main loop under it",
+    "handover": "between two tiles of a CTA",
+    "setup": "barriers, allocation, the gap between CTAs",
+}
+"""The parts of the time of a prediction, and what happens in them."""
+
 _TMEM_CELL_BYTES = 4
 _WARPS_OF_BLOCK = 4
 _ROUNDS = 16
@@ -30,9 +53,9 @@ _ROUNDS = 16
 class Prediction:
     """What a configuration is expected to do: one call, microseconds, SM cycles at `clock_mhz`, TFLOP/s.
 
-    `bound` names what limits it: tensor, tma, l2, dram, latency (a stage's round trip), mma_wait (one thread
-    that waits for each MMA), epilogue or launch. `breakdown` splits `time_us` by part. `utilisation` is the
-    share of the tensor pipe's cycles in use. `low` and `high` are TFLOP/s that nine in ten kernels keep.
+    `bound` names what limits it, one of `BOUNDS`, and `breakdown` splits `time_us` into the `PARTS`.
+    `utilisation` is the share of the tensor pipe's cycles in use. `low` and `high` are TFLOP/s that nine in
+    ten kernels keep.
     """
 
     tflops: float
@@ -44,6 +67,23 @@ class Prediction:
     breakdown: dict[str, float]
     low: float
     high: float
+
+    def __str__(self) -> str:
+        """Return it in one line."""
+        return (
+            f"{three(self.tflops)} TFLOP/s ({three(self.low)} to {three(self.high)}), bound by {self.bound}:"
+            f" {three(self.time_us)} us, {self.cycles:,.0f} cycles at {self.clock_mhz:.0f} MHz"
+        )
+
+
+def three(value: float) -> str:
+    """Return a number with three digits at least, as people write it.
+
+    >>> three(1404.4), three(66.04), three(4.5), three(0.34597)
+    ('1,404', '66.0', '4.50', '0.346')
+    """
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
+    return f"{value:,.{digits}f}"
 
 
 @record
@@ -75,13 +115,15 @@ def predict(
 
     The clock falls with the load unless `clock_mhz` fixes it; `sustained` says that the GPU has been under
     load for half a second or longer. LaunchError says what does not fit; UnsupportedError is for A in Tensor
-    Memory.
+    Memory. TypeError is for what is no GemmConfig: `predict_launch` predicts a launch file.
 
     Example:
         >>> run = predict(GemmConfig(8192, 8192, 8192, tile=(256, 256, 64), stages=6, cta_group=2, raster=8))
         >>> run.bound, 1000 < run.low < run.tflops < run.high < 2000
         ('tensor', True)
     """
+    if not isinstance(config, GemmConfig):
+        raise TypeError(f"predict takes a GemmConfig, not {config!r}; predict_launch takes a launch file")
     return evaluate(config, load(gpu), timing(gpu), launch, sustained, clock_mhz)
 
 

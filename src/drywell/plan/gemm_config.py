@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from drywell.arch import Gpu
@@ -31,6 +32,9 @@ SCALED_KINDS = {"e4m3": "mxf8f6f4", "e5m2": "mxf8f6f4", "e2m1": "mxf4nvf4"}
 
 OUTPUT_BYTES = 2
 """Bytes of one element of C as it is stored: bf16 or f16."""
+
+TMA_GRANULE_BYTES = 16
+"""What the bytes of a row of a tensor copy are a multiple of. SPEC: cuTensorMapEncodeTiled, boxDim."""
 
 BARRIER_BYTES = 1024
 """ASSUMED: shared memory beside the buffers: mbarriers, the address of Tensor Memory, alignment."""
@@ -78,7 +82,7 @@ class GemmConfig:
     a_in_tmem: bool = False
 
     def __post_init__(self) -> None:
-        problems = [*_ranges(self), *_shapes(self)]
+        problems = _types(self) or [*_ranges(self), *_shapes(self)]
         if problems:
             raise LaunchError("this GemmConfig cannot be:\n" + "\n".join(f"  {line}" for line in problems))
 
@@ -174,10 +178,13 @@ class GemmConfig:
                 "    hint: take one accumulator fewer or a tile of smaller N"
             )
         if self.smem_bytes > gpu.smem_bytes_per_cta:
+            over = self.smem_bytes - gpu.smem_bytes_per_cta
+            most = self.stages + -over // self.stage_bytes
             problems.append(
                 f"shared memory: {self.stages} stages of {self.stage_bytes} bytes with the rest need "
                 f"{self.smem_bytes} bytes, a CTA has {gpu.smem_bytes_per_cta}\n"
-                "    hint: take fewer stages, a smaller K of the tile or fewer epilogue_cols"
+                f"    hint: take {f'stages = {most}, ' if most > 0 else ''}a smaller K of the tile or fewer"
+                " epilogue_cols"
             )
         if self.ctas_per_sm and not problems and self.ctas_per_sm > self.fitting_ctas(gpu):
             problems.append(f"{self.ctas_per_sm} CTAs on an SM: {self.fitting_ctas(gpu)} fit")
@@ -194,6 +201,18 @@ class GemmConfig:
     def resident_ctas(self, gpu: Gpu) -> int:
         """Return how many CTAs share an SM: `ctas_per_sm`, or 1 when persistent, or what fits."""
         return self.ctas_per_sm or (1 if self.persistent else self.fitting_ctas(gpu))
+
+
+def _types(c: GemmConfig) -> list[str]:
+    """List what is no number where one is needed."""
+    names = ("m", "n", "k", "stages", "accumulators", "epilogue_cols", "raster", "lookahead", "ctas_per_sm")
+    given = {name: getattr(c, name) for name in names}
+    wrong = {name: v for name, v in given.items() if v is not None and not hasattr(v, "__index__")}
+    problems = [f"{name} = {value!r}: needed a whole number" for name, value in wrong.items()]
+    tile = c.tile if isinstance(c.tile, Sequence) else ()
+    if [hasattr(v, "__index__") for v in tile] != [True] * 3:
+        problems.append(f"tile = {c.tile!r}: needed three whole numbers, (M, N, K)")
+    return problems
 
 
 def _ranges(c: GemmConfig) -> list[str]:
@@ -221,11 +240,16 @@ def _ranges(c: GemmConfig) -> list[str]:
     )
     for name, value, allowed in choices:
         if value not in allowed:
-            problems.append(f"{name} = {value!r}: needed one of {', '.join(map(str, allowed))}")
+            more = "; e2m1 needs a scale_vec" if value == "e2m1" else ""
+            problems.append(f"{name} = {value!r}: needed one of {', '.join(map(str, allowed))}{more}")
     if c.lookahead is not None and not 1 <= c.lookahead <= c.stages:
         problems.append(f"lookahead = {c.lookahead}: needed 1 to stages = {c.stages}")
     if c.persistent and (c.ctas_per_sm or 1) > 1:
         problems.append(f"ctas_per_sm = {c.ctas_per_sm}: a persistent kernel has one CTA on each SM")
+    if c.epilogue == "tma" and c.epilogue_cols * OUTPUT_BYTES % TMA_GRANULE_BYTES:
+        problems.append(f"epilogue_cols = {c.epilogue_cols}: needed a multiple of 8, 16 bytes of C to copy")
+    if c.epilogue == "direct" and c.epilogue_cols & (c.epilogue_cols - 1):
+        problems.append(f"epilogue_cols = {c.epilogue_cols}: needed a power of two for a tcgen05.ld")
     return problems
 
 

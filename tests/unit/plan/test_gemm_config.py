@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from drywell import GemmConfig, LaunchError, arch, predict
@@ -78,12 +81,30 @@ def test_everything_that_does_not_fit_is_said_at_once() -> None:
         ({"lookahead": 5}, "lookahead = 5: needed 1 to stages = 4"),
         ({"ctas_per_sm": 2}, "a persistent kernel has one CTA on each SM"),
         ({"epilogue_warps": 6}, "epilogue_warps = 6: needed one of 4, 8"),
+        ({"epilogue_cols": 12}, "epilogue_cols = 12: needed a multiple of 8, 16 bytes of C"),
+        ({"epilogue_cols": 12, "epilogue": "direct"}, "epilogue_cols = 12: needed a power of two"),
+        ({"dtype": "e2m1"}, "e2m1 needs a scale_vec"),
+        ({"m": "4096"}, "m = '4096': needed a whole number"),
+        ({"stages": 4.0}, "stages = 4.0: needed a whole number"),
+        ({"tile": 256}, "tile = 256: needed three whole numbers, (M, N, K)"),
+        ({"tile": (128, 256)}, "tile = (128, 256): needed three whole numbers"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_was_needed(values, words) -> None:
     with pytest.raises(LaunchError) as caught:
-        config(**values)
+        GemmConfig(**{"m": 4096, "n": 4096, "k": 4096, **values})
     assert words in str(caught.value)
+
+
+def test_the_hint_says_how_many_stages_fit() -> None:
+    wanted = config(tile=(256, 256, 64), cta_group=2, stages=12)
+    with pytest.raises(LaunchError, match="hint: take stages = 6, a smaller"):
+        wanted.check(B200)
+    replace(wanted, stages=6).check(B200)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert config(stages=np.int64(3)).stages == 3
 
 
 def test_ctas_share_an_sm_as_far_as_shared_and_tensor_memory_go() -> None:
