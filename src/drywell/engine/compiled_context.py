@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from drywell.engine.context_words import CONTEXT, CONTEXT_WORDS, WINDOW_FIELDS
 from drywell.engine.native.state import Blocks
+from drywell.isa.warp import election_of
 from drywell.machine.gmem import PLACE_ALIGN, GlobalMemory
 from drywell.machine.lanes import LANES
 from drywell.machine.local import LaneMemory
@@ -67,6 +68,7 @@ class GridContext:
     def __init__(self, grid: Grid) -> None:
         gmem, params = grid.gmem, grid.params
         self.words: Words = np.zeros(CONTEXT_WORDS, np.int64)
+        self.words[CONTEXT["election"]] = election_of(grid.options)
         self._ends = range_ends(gmem)
         _set_window(self.words, "global", gmem.buffer.data, GLOBAL_BASE, 0, gmem.buffer.data.size, self._ends)
         _set_window(self.words, "kernel_params", params.buffer.data, 0, 0, params.nbytes)

@@ -38,6 +38,7 @@ _WORDS = (
     "may_wait",
     "may_meet",
     "live",
+    "election",
     "wait_kind",
     "wait_place",
     "wait_live",
@@ -61,7 +62,7 @@ stand.
 `target` is where a branch goes that divides the lanes or makes the split give way, and `taken` the lanes
 that take it, or that exit. Where an instruction `may_wait`, for other lanes of its warp where it `may_meet`,
 it says in `wait_kind` and the words behind it for what (`native.turn_words.SPLIT`). `live` are the lanes that
-have not exited (0: not known).
+have not exited (0: not known). `election` says which lane is elected (`isa.warp.elected`).
 
 `kinds` is the address of what is told of the warp's cluster, and `kinds_warp` the warp as it is told there
 (`native.kinds`).

@@ -4,7 +4,8 @@
 something, so that what it does depends on no other cluster that it does not meet. `lazy` performs one only
 when nobody could go on without it, the most recently issued first, so that an operation which nothing orders
 comes as late as it legally may; a load or store of Tensor Memory yields to what has no cell in common with
-it. `seeded` picks warps, turns, operations and time-outs at random, the same for the same seed.
+it. `seeded` picks warps, turns, operations and time-outs at random, the same for the same seed. It
+also hangs on the schedule which lane is elected (`isa.warp.election_of`).
 """
 
 from __future__ import annotations

@@ -7,12 +7,15 @@ undefined; here what their register held.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drywell.base.options import Options
 from drywell.isa.declare import Mods, Op, TypeRule, instruction
 from drywell.isa.gathering import Lanes, gather
 from drywell.isa.rules import when
@@ -249,6 +252,28 @@ def redux_sync_f32(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
     return gather(m, membermask, (a,), give, (np.uint32,), _key("redux_sync_f32", i))
 
 
+@lru_cache(maxsize=16)
+def election_of(options: Options) -> int:
+    """Return the word by which `elected` chooses in a whole run: the lowest lane, under the lazy schedule the
+    highest, under a seed any.
+    """
+    if options.schedule == "seeded":
+        return random.Random(f"elect.sync {options.seed}").getrandbits(63)
+    return 31 << 27 if options.schedule == "lazy" else 0
+
+
+def elected(election: int, membermask: int, there: _Members) -> int:
+    """Return the lane that `elect.sync` takes of those that are there: the one with the least number once
+    certain bits of it are flipped, which are the same for the same membermask. None flipped elects the
+    lowest lane, all the highest; of any mask each lane can be the one.
+
+    >>> [elected(word, 0xFFFFFFFF, np.ones(32, np.bool_)) for word in (0, 31 << 27)]
+    [0, 31]
+    """
+    flipped = (election >> 32) * membermask + election >> 27 & 31
+    return min((int(lane) for lane in np.flatnonzero(there)), key=flipped.__xor__)
+
+
 @instruction(
     "elect.sync d|p, membermask;",
     sync="sync",
@@ -260,12 +285,12 @@ def redux_sync_f32(m: Any, i: Mods, a: Any, membermask: Any) -> Any:
     ref=_REF + "elect-sync",
 )
 def elect_sync(m: Any, i: Mods, membermask: Any) -> Any:
-    """Elect one of the named lanes: all get its number, it alone the predicate.
+    """Elect one of the named lanes that have not exited: all get its number, it alone the predicate.
 
-    PTX leaves open which lane. MEASURED: the lowest of the mask (H200, five masks). Fault ELECT-MASK for a
-    lane outside its own mask.
+    PTX leaves open which lane, only that it is the same for the same mask: the schedule chooses. MEASURED:
+    the lowest (H200, 40 masks, also of the lanes left when others have exited). Fault ELECT-MASK for a lane
+    outside its own mask.
     """
-
     outside = tuple(lane for lane in m.lanes() if not int(membermask[lane]) >> lane & 1)
     if outside:
         m.fault(
@@ -276,9 +301,10 @@ def elect_sync(m: Any, i: Mods, membermask: Any) -> Any:
             lanes=outside,
         )
 
+    election = election_of(m.grid.options)
+
     def give(values: tuple[Lanes, ...], members: _Members, lane: int) -> tuple[Any, ...]:
-        mask = int(membermask[lane])
-        leader = (mask & -mask).bit_length() - 1
+        leader = elected(election, int(membermask[lane]), members)
         return leader, lane == leader
 
     return gather(m, membermask, (), give, (np.uint32, np.bool_), _key("elect_sync", i))

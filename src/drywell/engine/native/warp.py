@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from drywell.engine.context_words import word
 from drywell.engine.llvm_text import LANES, Lanes, vector
 from drywell.engine.native.ir import I8, I32, I64, PTR, Function
 from drywell.engine.native.table import ALWAYS, Emit, Native, Unit, form, lanes_at, note_change
@@ -45,15 +46,31 @@ def _met(unit: Unit, instruction: ops.Bound, membermask: Lanes) -> str:
     return done
 
 
+def _reduced(unit: Unit, name: str, text: str, neutral: int) -> str:
+    """Return the reduction of 32-bit values over the lanes that execute it; `neutral` changes nothing."""
+    w = unit.w
+    lanes = w.let(f"bitcast i32 {unit.mask} to {vector(1)}")
+    held = w.let(f"select {vector(1)} {lanes}, {_W} {text}, {_W} splat (i32 {neutral})")
+    return w.intrinsic(f"vector.reduce.{name}.v32i32", "i32", (_W, held))
+
+
 @form("elect_sync")
 def _elect(instruction: ops.Bound) -> Emit:
     return _emit_elect
 
 
 def _emit_elect(unit: Unit, instruction: ops.Bound) -> Native:
+    """Write `isa.warp.elected`: the lanes that are there are those of the membermask."""
     w = unit.w
     done = _met(unit, instruction, *_sources(unit, instruction))
-    leader = splat(unit, w.intrinsic("cttz.i32", "i32", ("i32", unit.mask), ("i1", "false")))
+    election = w.let(f"load i64, ptr {w.let(word('election'))}")
+    mask, factor = w.let(f"zext i32 {unit.mask} to i64"), w.let(f"lshr i64 {election}, 32")
+    total = w.let(f"add i64 {w.let(f'mul i64 {factor}, {mask}')}, {election}")
+    bits = w.let(f"trunc i64 {w.let(f'lshr i64 {total}, 27')} to i32")
+    flipped = w.let(f"and i32 {bits}, 31")
+    order = w.let(f"xor {_W} {splat(unit, flipped).text}, <{_NUMBERS}>")
+    first = _reduced(unit, "umin", order, LANES)
+    leader = splat(unit, w.let(f"xor i32 {first}, {flipped}"))
     is_leader = Lanes(w.let(f"icmp eq {_W} {leader.text}, <{_NUMBERS}>"), 1)
     return Native(done, (leader, is_leader))
 
@@ -124,12 +141,10 @@ def _redux(instruction: ops.Bound) -> Emit:
 
 
 def _emit_redux(unit: Unit, instruction: ops.Bound) -> Native:
-    w, (value, membermask) = unit.w, _sources(unit, instruction)
+    value, membermask = _sources(unit, instruction)
     done = _met(unit, instruction, membermask)
     name, neutral = _REDUCTIONS[str(instruction.mods["op"]), str(instruction.mods["type"])]
-    lanes = w.let(f"bitcast i32 {unit.mask} to {vector(1)}")
-    held = w.let(f"select {vector(1)} {lanes}, {_W} {value.text}, {_W} splat (i32 {neutral})")
-    return Native(done, (splat(unit, w.intrinsic(f"vector.reduce.{name}.v32i32", "i32", (_W, held))),))
+    return Native(done, (splat(unit, _reduced(unit, name, value.text, neutral)),))
 
 
 _REDUX_F32 = "drywell.native.warp.redux_f32"
@@ -141,7 +156,7 @@ _MAGNITUDE, _INFINITY, _NAN = 0x7FFF_FFFF, 0x7F80_0000, 0x7FFF_FFFF
 def _redux_f32_function() -> Function:
     """Write `i32 f(mask, values, is_max, keeps_nan)`: the smallest or largest f32, -0 below +0, NaNs last.
 
-    Numbers are compared as integers: of negative ones the magnitude bits are turned over.
+    Numbers are compared as integers: of negative ones the magnitude bits are flipped over.
     """
     f = Function(_REDUX_F32, I32, mask=I32, values=PTR, is_max=I64, keeps_nan=I64)
     is_max, num_nans = f["is_max"].is_("ne", 0), f.variable(I32, 0)
