@@ -1,6 +1,6 @@
 """Measure what the clock costs: each kernel timed and with compiled code alone in turn, medians by CPU time.
 
-    python benchmarks/clock.py
+python benchmarks/clock.py
 """
 
 from __future__ import annotations

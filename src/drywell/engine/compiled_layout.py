@@ -25,6 +25,9 @@ from drywell.program.link import Executable, Linked
 CHUNK = 16
 """Lane instructions of a chunk at most."""
 
+SHORT_CHUNK = 4
+"""The same in a timed run, where a chunk is left to the interpreter when one register of it is waited for."""
+
 UNIT = 160
 """Instructions after which a unit is full."""
 
@@ -189,7 +192,7 @@ class _Cut:
         start, lanes = base, list[ops.Bound]()
         for pc, instruction in enumerate(code, base):
             kind = self.kind(instruction, pc)
-            if lanes and (pc in starts or (self.is_timed and (kind == NATIVE or _is_access(instruction)))):
+            if lanes and (pc in starts or (self.is_timed and _begins(instruction, kind, len(lanes)))):
                 yield Chunk(linked, start, tuple(lanes), LANES, None)
                 start, lanes = pc, []
             if kind == LANES and isinstance(instruction, ops.Bound):
@@ -218,6 +221,11 @@ class _Cut:
             return LEAVE if self.forms(instruction) is None else NATIVE
         is_access = _is_access(instruction)
         return LEAVE if is_access and (self.is_observed or not _is_reached(instruction)) else LANES
+
+
+def _begins(instruction: ops.Code, kind: str, behind: int) -> bool:
+    """Say whether, in a timed run, a chunk begins at an instruction that has so many of one before it."""
+    return behind == SHORT_CHUNK or kind == NATIVE or _is_access(instruction)
 
 
 def _is_access(instruction: ops.Code) -> bool:

@@ -110,7 +110,7 @@ class Native:
         if not self.is_ready(state.warp, pc):
             return pc, fuel, LEFT
         if state.fresh:
-            _forget_waited(state)
+            forget_waited(state)
         if state.busy or state.fresh or state.unwritten:
             return self._run_chunk(state, split, pc, fuel)
         state.context.at[FUEL] = fuel
@@ -119,9 +119,8 @@ class Native:
 
     def _run_chunk(self, state: WarpState, split: Split, pc: int, fuel: int) -> tuple[int, int, int]:
         """Run one chunk, if it touches no register of which there is something to be waited for or told."""
-        touched, at = self._touched(pc), state.context.at
-        watched = (state.busy, state.fresh, state.unwritten)
-        if fuel <= CHUNK or any(not touched.isdisjoint(some) for some in watched):
+        at = state.context.at
+        if fuel <= CHUNK or not self.touches_none(state, pc):
             return pc, fuel, LEFT
         is_exact = at[IS_EXACT]
         at[FUEL], at[IS_EXACT] = 1, 0  # enough to begin one
@@ -129,6 +128,13 @@ class Native:
         at[IS_EXACT] = is_exact
         spent = 1 - at[FUEL]
         return pc, fuel - spent, GOES_ON if status == LEFT and spent else status
+
+    def touches_none(self, state: WarpState, pc: int) -> bool:
+        """Say whether the chunk at a place touches no register of which there is something to wait for or to
+        tell.
+        """
+        touched = self._touched(pc)
+        return all(touched.isdisjoint(some) for some in (state.busy, state.fresh, state.unwritten))
 
     def _drive(self, state: WarpState, split: Split, pc: int) -> tuple[int, int]:
         """Run compiled code from `pc` on; return where it returned and why."""
@@ -189,7 +195,7 @@ class Native:
         return found
 
 
-def _forget_waited(state: WarpState) -> None:
+def forget_waited(state: WarpState) -> None:
     """Drop the registers whose loads have been waited for since: of these nothing is told any more."""
     unwaited, fresh = state.warp.unwaited, state.fresh
     for k in [k for k, op in fresh.items() if op not in unwaited]:
@@ -214,6 +220,17 @@ def _limit(state: WarpState, split: Split, is_close: bool) -> int:
             return 0
         limit = min(limit, other.pc)
     return limit
+
+
+def is_first_until_it_meets(state: WarpState, split: Split) -> bool:
+    """Say whether a split goes before the others of its warp until it comes to one or jumps behind it: those
+    that wait do so for lanes, the others stand in the same call or one around it.
+    """
+    return all(
+        other.stack == split.stack[: len(other.stack)] if other.held is None else _waits_for_lanes(other)
+        for other in state.splits
+        if other is not split
+    )
 
 
 def _waits_for_lanes(split: Split) -> bool:

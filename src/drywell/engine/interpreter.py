@@ -130,21 +130,22 @@ class Interpreter:
         self.executed += fuel - left
         return fuel - left
 
-    def wake(self, state: WarpState) -> None:
+    def wake(self, state: WarpState) -> tuple[Held, int] | None:
         """Let go on every split whose wait is over; look again only when something has changed since the
-        last look.
+        last look. Return for what the first of them has waited, and where.
         """
-        version = self.grid.version
-        has_resumed = False
+        version, first = self.grid.version, None
         for split in list(state.splits):
-            if split.held is not None and split.checked_at != version:
+            held = split.held
+            if held is not None and split.checked_at != version:
                 split.checked_at = version
                 state.warp.span = self.threaded.spans[split.pc]
-                if split.held.outcome.ready():
+                if held.outcome.ready():
+                    first = first or (held, split.pc)
                     self.resume(state, split)
-                    has_resumed = True
-        if has_resumed and len(state.splits) > 1:
+        if first is not None and len(state.splits) > 1:
             state.merge()
+        return first
 
     def resume(self, state: WarpState, split: Split) -> None:
         """Finish a wait: its result is written and the split goes on (or waits again)."""
@@ -167,13 +168,15 @@ class Interpreter:
     # ---------------------------------------------------------------- one split
     def select(self, state: WarpState, split: Split) -> None:
         """Let the lanes of a split be those that execute."""
-        state.warp.mask = FULL if np.count_nonzero(split.mask) == LANES else split.mask
+        if split.mask is not FULL and np.count_nonzero(split.mask) == LANES:
+            split.mask = FULL
+        state.warp.mask = split.mask
 
     def _run(self, state: WarpState, split: Split, fuel: int, is_left: bool = False) -> int:
         threaded, warp, counts = self.threaded, state.warp, state.counts
         steps, spans, touched, flags = threaded.steps, threaded.spans, threaded.touched, threaded.flags
         is_alone = len(state.splits) == 1
-        meet = {s.pc for s in state.splits if s is not split and s.held is None and s.stack == split.stack}
+        meet = state.meets(split)
         self.select(state, split)
         busy, fresh, drain, pending = state.busy, state.fresh, self.drain, self.grid.pending
         unwritten = state.unwritten

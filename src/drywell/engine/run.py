@@ -330,15 +330,15 @@ def native_of(
     telling: _Telling | None = None,
 ) -> Native:
     """Return the compiled code of an executable as the warps of a grid run it; with native machine
-    instructions where nobody observes: all of them when operations perform at once, else those by which the
-    lanes of a warp exchange values.
+    instructions where nobody observes: all of them when operations perform at once, else those that act on
+    their warp alone.
     """
-    from drywell.engine.native.table import native_form, warp_form
+    from drywell.engine.native.table import native_form, timed_form, warp_form
 
-    form: Forms = no_form
     schedule = grid.options.schedule
+    form: Forms = no_form
     if has_forms and not grid.observers:
-        form = native_form if schedule == "eager" else warp_form
+        form = {"eager": native_form, "timed": timed_form}.get(schedule, warp_form)
     code = compiled_code(
         executable,
         addresses,

@@ -431,8 +431,6 @@ class Scheduler:
 
     def _perform_one(self) -> bool:
         pending = self.grid.pending
-        if not len(pending):
-            return False
         runnable = pending.runnable()
         if not runnable:
             return False

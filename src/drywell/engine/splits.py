@@ -113,7 +113,11 @@ class WarpState:
 
         `rounds` counts how often all had yielded, `is_still` says whether the last time all stood still.
         """
-        found = [s for s in self.splits if s.held is None and not s.is_parked]
+        splits = self.splits
+        if len(splits) == 1 and not splits[0].has_yielded:
+            only = splits[0]
+            return only if only.held is None and not only.is_parked else None
+        found = [s for s in splits if s.held is None and not s.is_parked]
         if not found:
             return None
         if all(s.has_yielded for s in found):
@@ -122,6 +126,13 @@ class WarpState:
             for split in found:
                 split.has_yielded, split.is_still, split.back_jumps = False, False, 0
         return found[0] if len(found) == 1 else min(found, key=lambda s: s.order)
+
+    def meets(self, split: Split) -> set[int]:
+        """Return where a split meets others: the places at which they stand and do not wait."""
+        if len(self.splits) == 1:
+            return set()
+        others = (s for s in self.splits if s is not split)
+        return {s.pc for s in others if s.held is None and s.stack == split.stack}
 
     def divide(self, split: Split, lanes: Mask, pc: int) -> Split:
         """Take `lanes` out of `split` into a new one at `pc`."""

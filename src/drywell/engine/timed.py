@@ -22,10 +22,11 @@ from drywell.base.errors import BudgetError, DrywellError
 from drywell.base.interval import Interval
 from drywell.engine.compiled_code import driver
 from drywell.engine.compiled_layout import STATUSES
-from drywell.engine.compiled_run import BACK_JUMPS, SEEN, Native
+from drywell.engine.compiled_run import BACK_JUMPS, SEEN, Native, is_first_until_it_meets
 from drywell.engine.native.clock import FOLLOW, PLAN, RUN, SETTLE
 from drywell.engine.native.clock_words import (
     BY_HAND,
+    CHOOSE,
     CLOCK,
     COMPILED,
     DUE,
@@ -34,6 +35,7 @@ from drywell.engine.native.clock_words import (
     IDLE,
     LOOK,
     NOBODY,
+    ONE_CHUNK,
     OPERATIONS,
     PERFORM,
     SUB_PARTITIONS,
@@ -60,6 +62,7 @@ WORK = 1_000_000
 _NOW, _END, _SIZE, _QUIET = (CLOCK[name] for name in ("now", "end", "size", "quiet"))
 _EXECUTED, _HAS_CHANGED, _WHO = (CLOCK[name] for name in ("executed", "has_changed", "who"))
 _PC, _RUNS, _LANES, _LEFT = (TRACK[name] for name in ("pc", "runs", "lanes", "left"))
+_AHEAD = COMPILED, ONE_CHUNK
 _COUNT, _RESULT = TRACK["count"], TRACK["result"]
 
 
@@ -79,12 +82,12 @@ def _functions() -> tuple[Any, ...]:
 
 
 class Track:
-    """The time of one warp, as words (`native.clock_words.TRACK`): `at` and `times` read and write them,
-    `address` is where they lie, `number` what they are called. It runs or waits `since` then. `begun` are the
-    lanes with which compiled code was last entered.
+    """The time of one warp, as words (`native.clock_words.TRACK`): `at` reads and writes them, `address` is
+    where they lie, `number` what they are called. It runs or waits `since` then. `split` is the one that
+    runs, with `lanes`, and `begun` the lanes with which compiled code was last entered.
     """
 
-    __slots__ = ("_words", "address", "at", "begun", "lanes", "number", "since", "state", "times")
+    __slots__ = ("_words", "address", "at", "begun", "lanes", "number", "since", "split", "state")
 
     def __init__(self, state: WarpState, number: int, unit: SmUnits, since: float) -> None:
         warp, count = state.warp, len(state.warp.grid.kernel.registers.widths)
@@ -92,8 +95,8 @@ class Track:
         self.state = state
         self.number = number
         self.at = words.data
-        self.times = words.view(np.float64).data
         self.address: int = words.ctypes.data
+        self.split = state.kept[0]
         self.begun: Any = None
         self.lanes: Any = None
         self.since = since
@@ -178,10 +181,10 @@ class TimedScheduler(Scheduler):
         if at[_HAS_CHANGED]:
             at[_HAS_CHANGED] = 0
             grid.version += 1
-        if why == EXECUTE:
+        if why in (EXECUTE, CHOOSE):
             track = self._numbered[at[_WHO]]
             assert track is not None
-            self._execute(track)
+            self._execute(track) if why == EXECUTE else self._choose_next(track)
         elif why == PERFORM:
             self._perform(self._operations[at[_WHO] - OPERATIONS])
         elif why == LOOK:
@@ -243,7 +246,7 @@ class TimedScheduler(Scheduler):
             self._take_back()
             raise BudgetError(self._budget_report())
         self._leave(track)
-        if state.choose() is None:
+        if track.at[_RUNS] == NOBODY:
             self._block(track)
             return
         pc = track.at[_PC]
@@ -260,8 +263,7 @@ class TimedScheduler(Scheduler):
         if self.grid.version != version and cost.may_release:
             who = state.warp
             self._wake(id(who.cluster), (who.cta.linear, who.index))
-        if at[_QUIET] > LOOK_AFTER and not len(self.grid.pending):
-            self._look()
+        self._look()
 
     def _follow(self, track: Track, after: float) -> None:
         """Plan what a warp does next, `after` what was before: it issues, waits, or has ended."""
@@ -280,32 +282,42 @@ class TimedScheduler(Scheduler):
     def _enter(self, track: Track, split: Split) -> None:
         """Say where a warp stands, and let compiled code go on with it if it can."""
         at, state, native = track.at, track.state, self.interpreter.native
-        at[_PC], at[_RUNS], at[_LEFT] = split.pc, BY_HAND, 0
+        at[_PC], at[_RUNS], at[_LEFT], track.split = split.pc, BY_HAND, 0, split
         if track.lanes is not split.mask:
             track.lanes = split.mask
             at[_LANES] = int.from_bytes(np.packbits(split.mask, bitorder="little").tobytes(), "little")
-        if native is None or len(state.kept) > 1 or state.busy or state.fresh or state.unwritten:
+        if native is None or native.layout.unit_of[split.pc] < 0:
             return
         self.interpreter.select(state, split)
-        if not native.is_ready(state.warp, split.pc):
+        if not (native.is_ready(state.warp, split.pc) and is_first_until_it_meets(state, split)):
             return
-        if track.begun is not split.mask:
-            native.begin(state, split, (), JUMPS_BEFORE_YIELD, False)
-            track.begun = split.mask
+        is_alone, is_watched = len(state.kept) == 1, bool(state.busy or state.fresh or state.unwritten)
+        if is_watched and not native.touches_none(state, split.pc):
+            return
+        if track.begun is not split.mask or not is_alone:
+            native.begin(state, split, state.meets(split), JUMPS_BEFORE_YIELD, False)
+            track.begun = split.mask if is_alone else None
             at[TRACK["context"]] = state.context.address
         state.context.at[BACK_JUMPS], state.context.at[SEEN] = split.back_jumps, split.seen
-        at[_RUNS] = COMPILED
+        at[_RUNS] = ONE_CHUNK if is_watched else COMPILED
+
+    def _choose_next(self, track: Track) -> None:
+        """Say who goes on of a warp that has executed a chunk."""
+        self._stand(track)
+        track.state.merge()
+        self._follow(track, self._times[CLOCK["after"]])
+        self._look()
 
     def _leave(self, track: Track) -> None:
         """Take a warp back from compiled code, which could not go on."""
         at, state, native = track.at, track.state, self.interpreter.native
-        if at[_RUNS] == COMPILED and native is not None:
+        if at[_RUNS] in _AHEAD and native is not None:
             self._stand(track)
             native.account(state, *divmod(at[_RESULT], STATUSES))
 
     def _stand(self, track: Track) -> None:
         """Let the split of a warp in compiled code stand where it is."""
-        split, context = track.state.kept[0], track.state.context
+        split, context = track.split, track.state.context
         split.pc = track.at[TRACK["next"]] if track.at[_LEFT] else track.at[_PC]
         split.back_jumps, split.seen = context.at[BACK_JUMPS], context.at[SEEN]
 
@@ -313,17 +325,17 @@ class TimedScheduler(Scheduler):
         """Take all warps back from compiled code, as if it had executed only what has been issued."""
         for track in self.tracks.values():
             at, state = track.at, track.state
-            if at[_RUNS] == COMPILED:
+            if at[_RUNS] in _AHEAD:
                 self._stand(track)
                 for pc in range(at[_PC], at[_PC] + at[_LEFT]):
-                    state.counts[pc] -= not self._is_passed(state, pc)
-                state.kept[0].pc = at[_PC]
+                    state.counts[pc] -= not self._is_passed(track, pc)
+                track.split.pc = at[_PC]
                 at[_RUNS], at[_LEFT] = BY_HAND, 0
 
-    def _is_passed(self, state: WarpState, pc: int) -> bool:
+    def _is_passed(self, track: Track, pc: int) -> bool:
         """Say whether the guard of an instruction is false in all lanes."""
-        guard, split = self.threaded.guards[pc], state.kept[0]
-        return guard is not None and not ((state.warp.values[guard[0]] ^ guard[1]) & split.mask).any()
+        guard, values = self.threaded.guards[pc], track.state.warp.values
+        return guard is not None and not ((values[guard[0]] ^ guard[1]) & track.split.mask).any()
 
     def _end(self, track: Track) -> None:
         """Take a warp that has ended off the machine."""
@@ -333,12 +345,19 @@ class TimedScheduler(Scheduler):
         self._numbered[track.number] = None
         self._unused.append(track.number)
         self._reap([self._gang_of[id(cluster)]])
-        who = track.state.warp
+        who, sms = track.state.warp, self._sms(id(cluster))
         for other in list(self._waiting):
-            self._wake(other, (who.cta.linear, who.index))
+            if not sms.isdisjoint(self._sms(other)):
+                self._wake(other, (who.cta.linear, who.index))
+
+    def _sms(self, cluster: int) -> set[int]:
+        """Return the SMs of a cluster, where clusters may wait for each other's Tensor Memory."""
+        return {cta.sm.index for cta in self._gang_of[cluster].ctas}
 
     def _look(self) -> None:
-        """End a run whose warps only repeat themselves."""
+        """End a run whose warps only repeat themselves, if much went by without any change."""
+        if self._at[_QUIET] <= LOOK_AFTER or len(self.grid.pending):
+            return
         self._at[_QUIET] = 0
         running = [state for state in self.states if any(s.is_runnable for s in state.splits)]
         if running and self._all_repeat(running) and not self._time_out():
@@ -348,7 +367,7 @@ class TimedScheduler(Scheduler):
         """Look whether a warp only repeats itself, from what has been issued on; its time stands still."""
         track = self.tracks[state]
         at, ahead = track.at, 0
-        if at[_RUNS] == COMPILED:
+        if at[_RUNS] in _AHEAD:
             self._stand(track)
             ahead, at[_LEFT] = at[_LEFT], 0
             self.interpreter.executed += ahead
@@ -372,13 +391,10 @@ class TimedScheduler(Scheduler):
             return
         left = []
         for track in waiting:
-            state = track.state
-            waits = [(split, split.held, split.pc) for split in state.splits if split.held is not None]
-            self.interpreter.wake(state)
-            if state.choose() is None:
+            over = self.interpreter.wake(track.state)
+            if track.state.choose() is None:
                 left.append(track)
                 continue
-            over = next(((held, pc) for split, held, pc in waits if split.held is not held), None)
             resumed = self.now + (0.0 if over is None else self.places.costs[over[1]].wakes)
             if self.tell is not None and over is not None:
                 self._told_stall(track, over[0].outcome.reason, resumed, cause)

@@ -98,7 +98,7 @@ def predict_launch(
     except BudgetError:
         raise BudgetError(
             f"{launch.path}: even a few of its {plan.num_clusters} clusters take more than {max_instructions}"
-            " warp instructions\n  hint: give more (--instructions, max_instructions=; some 10,000 a second),"
+            " warp instructions\n  hint: give more (--instructions, max_instructions=; some 100,000/s),"
             " or predict a launch with less to do in a cluster"
         ) from None
     return _prediction(launch, given, plan, measured, sustained)

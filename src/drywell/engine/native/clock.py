@@ -7,12 +7,13 @@ its registers only, and are issued one by one afterwards.
 
 from __future__ import annotations
 
-from drywell.engine.compiled_layout import STATUSES
+from drywell.engine.compiled_layout import JUMPED, STATUSES
 from drywell.engine.context_words import CONTEXT
 from drywell.engine.native.clock_words import (
     BANK_BYTES,
+    BY_HAND,
+    CHOOSE,
     CLOCK,
-    COMPILED,
     DUE,
     ENDED,
     EXECUTE,
@@ -20,6 +21,7 @@ from drywell.engine.native.clock_words import (
     LOOK,
     NOBODY,
     NUM_BANKS,
+    ONE_CHUNK,
     OPERATIONS,
     PAUSED,
     PERFORM,
@@ -35,7 +37,9 @@ from drywell.machine.windows import OFFSET_MASK
 RUN, PLAN, FOLLOW, SETTLE, WAVEFRONTS = (
     f"drywell.clock.{name}" for name in ("run", "plan", "follow", "settle", "wavefronts")
 )
-_POP, _SHARED, _GO, _STEP = (f"drywell.clock.{name}" for name in ("pop", "shared", "go", "step"))
+_POP, _SHARED, _GO, _IS_OVER, _STEP = (
+    f"drywell.clock.{name}" for name in ("pop", "shared", "go", "is_over", "step")
+)
 
 DOUBLE = "double"
 _ONE = 0x3FF0_0000_0000_0000
@@ -243,6 +247,24 @@ def _go() -> Function:
     return f
 
 
+def _is_over() -> Function:
+    """Write whether behind a chunk another split of its warp may join the one that runs, or go first."""
+    f = Function(_IS_OVER, I1, track=PTR, is_internal=True)
+    track = _track(f)
+    with f.when(track["runs"].is_("eq", ONE_CHUNK)):
+        f.give(1)
+    with f.when(track["lanes"].is_("eq", 0xFFFF_FFFF)):
+        f.give(0)
+    context, pc = Record(f, track.pointer("context"), CONTEXT), track["next"]
+    with f.when((track["result"] & STATUSES - 1).is_("eq", JUMPED) | pc.is_("sge", context["limit"])):
+        f.give(1)
+    meets = f.at(context.base, CONTEXT["meets"], I64)
+    with f.loop(context["num_meets"]) as k, f.when(f.load(I64, meets, k).is_("eq", pc)):
+        f.give(1)
+    f.give(0)
+    return f
+
+
 def _step() -> Function:
     """Write what lets a warp issue its next instruction when the ports it needs are free, and executes it if
     it is in compiled code; 0, or 1 plus why Python must go on.
@@ -265,7 +287,7 @@ def _step() -> Function:
     latency, is_done = f.variable(I64, place["latency"]), f.variable(I1, 0)
     with f.when(is_smem):
         latency.set(_plus(latency.value, f.call(_SHARED, I64, f["clock"], f["track"])))
-    with f.when(track["runs"].is_("eq", COMPILED) & clock["executed"].is_("ult", clock["budget"])):
+    with f.when(track["runs"].is_("ne", BY_HAND) & clock["executed"].is_("ult", clock["budget"])):
         is_done.set(1)
         with f.when(track["left"].is_("eq", 0)):
             is_done.set(f.call(_GO, I1, f["track"], clock.pointer("drive")))
@@ -283,6 +305,9 @@ def _step() -> Function:
     left = track["left"] - 1
     track["left"], track["pc"] = left, f.choose(left.is_("eq", 0), track["next"], pc + 1)
     after = _plus(now, place["blocks"])
+    with f.when(left.is_("eq", 0)), f.when(f.call(_IS_OVER, I1, f["track"])):
+        clock["after"] = after
+        f.give(1 + CHOOSE)
     f.call(FOLLOW, "void", f["clock"], f["track"], f["who"], after.bitcast(DOUBLE))
     with f.when(clock["quiet"].is_("sgt", clock["look_after"]) & clock["pending"].is_("eq", 0)):
         f.give(1 + LOOK)
@@ -314,5 +339,5 @@ def _run() -> Function:
 
 def functions() -> tuple[Function, ...]:
     """Return the functions of the clock."""
-    parts = _plan, _pop, _wavefronts, _shared, _settle, _follow, _go, _step, _run
+    parts = _plan, _pop, _wavefronts, _shared, _settle, _follow, _go, _is_over, _step, _run
     return tuple(part() for part in parts)

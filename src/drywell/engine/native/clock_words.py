@@ -10,14 +10,15 @@ from drywell.engine.native.turn_words import numbered
 
 CLOCK = numbered(
     "now end planned heap size tracks places registers drive executed budget quiet look_after pending"
-    " has_changed work who latency"
+    " has_changed work who latency after"
 )
 """Of a clock: the time, and when to come back; how many things have been `planned`; the `heap` of `size` that
 are due (`DUE`); tables of the addresses of warps (`TRACK`), of places (`PLACE`) and of the numbers of the
 registers that these name; what runs compiled code of a warp; the instructions executed, and how many may be;
 how many went by without any change of shared state, and after how many Python looks; how many operations are
 in flight; whether shared state has changed; how much may be done before control is given back. `who` is due
-when Python must go on, and of an instruction that it is to execute `latency` is that of its results."""
+when Python must go on, of an instruction that it is to execute `latency` is that of its results; behind a
+chunk that is over the next instruction issues `after` then."""
 
 DUE = numbered("at number who")
 """Of something that is due: when, as the how manieth it was planned, and what: the number of a warp, or
@@ -34,8 +35,10 @@ the ports of its SM are free (`PORTS`), its sub-partition; its registers, when e
 there are; when all that it has stored was there to be stored; how much it has issued; its context, and what
 compiled code gave that could not go on."""
 
-BY_HAND, COMPILED, NOBODY = range(3)
-"""How the instruction of a warp is executed: by Python, in compiled code, not before Python has looked."""
+BY_HAND, COMPILED, ONE_CHUNK, NOBODY = range(4)
+"""How the instruction of a warp is executed: by Python; in compiled code; so too, but behind the chunk Python
+says who goes on; not before Python has looked.
+"""
 
 PLACE = numbered(
     "pipe cycles latency blocks settles is_jump reads_clock address is_wide offset size"
@@ -59,6 +62,8 @@ SMEM = SUB_PARTITIONS * (1 + len(PIPES))
 PORTS = SMEM + 1
 """The port of shared memory, and how many an SM has."""
 
-IDLE, PAUSED, ENDED, PERFORM, EXECUTE, LOOK = range(6)
+IDLE, PAUSED, ENDED, PERFORM, EXECUTE, CHOOSE, LOOK = range(7)
 """Why the clock returns: nothing is due; to let others have the processor; `end` is reached; an operation is
-due; the instruction of a warp has its ports and is to be executed; too much went by without any change."""
+due; the instruction of a warp has its ports and is to be executed; a chunk is over behind which Python says
+who goes on; too much went by without any change.
+"""

@@ -97,6 +97,14 @@ class NativeForm:
     waits: bool
 
 
+_OVER_AT_ONCE = ("warp", "matrix", "fence")
+_ONLY_LOOKING = (
+    "tcgen05_fence",
+    *(f"mbarrier_{test}_wait{by}" for test in ("test", "try") for by in ("", "_parity")),
+)
+"""The units and declarations of `timed_form`."""
+
+
 def native_form(instruction: ops.Bound) -> NativeForm | None:
     """Return how an instruction is written natively; None when it is not."""
     _import_forms(instruction.declaration.family)
@@ -108,6 +116,15 @@ def native_form(instruction: ops.Bound) -> NativeForm | None:
 def warp_form(instruction: ops.Bound) -> NativeForm | None:
     """Return the native form of an instruction by which lanes of a warp exchange values; None for others."""
     return native_form(instruction) if instruction.declaration.unit == "warp" else None
+
+
+def timed_form(instruction: ops.Bound) -> NativeForm | None:
+    """Return the native form of an instruction that is over when it is issued and lets no other warp go on,
+    whatever is in flight: lanes or matrices are exchanged, a fence, a look at an mbarrier; None for others.
+    """
+    declaration = instruction.declaration
+    is_over = declaration.unit in _OVER_AT_ONCE or declaration.name in _ONLY_LOOKING
+    return native_form(instruction) if is_over else None
 
 
 def form(*names: str) -> Callable[[_Choose], _Choose]:
