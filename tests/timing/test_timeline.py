@@ -151,6 +151,10 @@ def test_the_trace_is_in_the_documented_format(tmp_path: Path) -> None:
     assert len(done) == len(timeline(2).events)
     assert all(e["dur"] >= 0 and e["ts"] >= 0 and isinstance(e["name"], str) for e in done)
     assert {(e["pid"], e["tid"]) for e in done} <= named
+    orders = [e for e in trace["traceEvents"] if e["ph"] == "M" and e["name"] == "thread_sort_index"]
+    assert {(e["pid"], e["tid"]): e["args"]["sort_index"] for e in orders} == {who: who[1] for who in named}
+    waits = {e["name"] for e in done if e["cat"] == "stall"}
+    assert any(name.startswith("waits for mbarrier full (shared 0x") for name in waits)
     longest = max(e["ts"] + e["dur"] for e in done)
     assert longest <= timeline(2).ns / 1000 + 1e-6
 
@@ -210,6 +214,21 @@ def test_a_run_in_which_nobody_waits_has_no_list_of_waits() -> None:
     assert found.timeline is not None and not any("waits" in line for line in spoken(found.timeline))
 
 
+def test_printed_it_is_the_text_and_its_name_is_short() -> None:
+    found = timeline(2)
+    assert str(found).splitlines() == [line.rstrip() for line in spoken(found)]
+    assert repr(found) == f"Timeline({found.cycles:,.0f} cycles at {found.ghz:g} GHz, SMs: {len(found.sms)})"
+
+
+def test_a_clock_asks_for_the_schedule_that_has_one() -> None:
+    text = ".version 8.6 .target sm_100a .address_size 64 .visible .entry runs() { ret; }"
+    kernel = drywell.load(text)["runs"]
+    found = drywell.launch(kernel, args=[], block=32, clock_mhz=1000, observe=("timeline",)).timeline
+    assert found is not None and found.ghz == 1
+    with pytest.raises(drywell.LaunchError, match="which the eager schedule does not have"):
+        drywell.launch(kernel, args=[], block=32, clock_mhz=1000, schedule="eager")
+
+
 def test_the_text_fits_on_a_screen() -> None:
     lines = spoken(timeline(2))
     assert len(lines) <= 40 and max(map(len, lines)) <= 110
@@ -229,7 +248,7 @@ def test_a_run_is_the_same_every_time_and_the_numbers_are_right() -> None:
 def test_a_timeline_brings_the_clock_unless_something_else_is_asked_for() -> None:
     assert packaged.gemm(128, 128, 64, observe=("timeline",)).result.timeline is not None
     for asked in ({"schedule": "eager"}, {"schedule": "lazy"}, {"seed": 1}):
-        with pytest.raises(drywell.LaunchError, match="schedule='timed'"):
+        with pytest.raises(drywell.LaunchError, match="take the schedule 'timed'"):
             packaged.gemm(128, 128, 64, observe=("timeline",), **asked)
 
 

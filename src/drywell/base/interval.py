@@ -41,6 +41,11 @@ class Interval:
     cause: Interval | tuple[int, int] | None = None
 
     @property
+    def awaited(self) -> str:
+        """Return what a stall waits for, without the number of an mbarrier's phase."""
+        return self.reason.partition(" of ")[2] or self.reason if self.kind == "mbarrier" else self.reason
+
+    @property
     def cycles(self) -> float:
         """Return how long it is, in cycles."""
         return self.end - self.begin

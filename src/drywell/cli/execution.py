@@ -27,7 +27,7 @@ from drywell.report.run import run_lines
 from drywell.report.sarif import sarif_log
 from drywell.report.tensor_memory import map_lines
 from drywell.report.text import Lines, write
-from drywell.report.timeline import timeline_lines
+from drywell.report.timeline import timeline_facts, timeline_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def execute(launch_file: Path, options: dict[str, Any]) -> int:
         options.pop("perfetto", None),
         options.pop("html", None),
     )
-    if "timeline" in shown.observed or (shown.html is not None and not _is_ordered()):
+    if not _is_ordered() and ("timeline" in shown.observed or shown.html is not None):
         options["schedule"] = "timed"
     try:
         if shown.html is not None:
@@ -209,6 +209,8 @@ class _Conclusion:
     def _document(self, shown: Shown) -> dict[str, Any]:
         if shown.warps:
             self.stats["activity"] = self.result.activity
+        if shown.timeline and self.result.timeline is not None:
+            self.stats["timeline"] = timeline_facts(self.result.timeline)
         found = self.result
         return document(
             self.verdict, found.findings, self.stats, self.message, (), found.roles, found.handovers

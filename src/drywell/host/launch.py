@@ -58,7 +58,8 @@ def launch(
     `args` holds one value per parameter: NumPy arrays, CPU torch tensors or DLPack objects for pointers,
     numbers, `tensor_map(...)`, `packed(...)`, None for a null pointer. `check` is how much the hazard checker
     looks for (`off`, `hw`, `ptx`, `strict`; docs/design/checker.md). `schedule` is when asynchronous work
-    completes: eager, lazy, seeded, timed (None: what `seed` or observe=("timeline",) asks for, else eager).
+    completes: eager, lazy, seeded, timed (None: what `seed`, `clock_mhz` or observe=("timeline",) asks for,
+    else eager).
     `workers` is how many processes may share the clusters (None: as many as there are cores, for a grid that
     is worth it); they do with check="off", nothing observed, the eager schedule and a kernel whose clusters
     cannot notice each other, otherwise one process runs them all, as `Result.alone` says.
@@ -77,7 +78,7 @@ def launch(
         numerics,
         engine,
         schedule,
-        "timeline" in observe,
+        "timeline" in observe or clock_mhz is not None,
         seed,
         sms,
         workers,

@@ -40,8 +40,8 @@ def read_options(
         schedule = "seeded"
     if is_clocked and schedule != "timed":
         raise LaunchError(
-            f"observe='timeline' needs the clock, which the {schedule} schedule does not have\n"
-            "  hint: leave out schedule and seed, or pass schedule='timed'"
+            f"a timeline and a clock_mhz need the clock, which the {schedule} schedule does not have\n"
+            "  hint: leave out schedule and seed, or take the schedule 'timed'"
         )
     for name, count in (("sms", sms), ("workers", workers), ("max_instructions", max_instructions)):
         if count is not None and count < 1:

@@ -70,6 +70,13 @@ class Result:
         """Tell whether the run ended without an error-level finding."""
         return self.verdict in ("clean", "unchecked")
 
+    def __str__(self) -> str:
+        """Return the verdict and the findings in lines of text."""
+        from drywell.report.notebook import result_lines
+        from drywell.report.text import plain
+
+        return plain(result_lines(self)).rstrip()
+
     def _repr_html_(self) -> str:
         """Return the result as a notebook shows it: HTML that needs nothing else."""
         from drywell.report.notebook import result_html

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 
 from drywell.base.interval import Interval
@@ -116,7 +117,7 @@ class Timeline(Pictured):
         waits: dict[tuple[int, int, str, str], list[Interval]] = defaultdict(list)
         for i in self.events:
             if i.doing == "stall" and cta in (None, i.cta):
-                waits[i.cta, i.warp, i.kind, _what_for(i)].append(i)
+                waits[i.cta, i.warp, i.kind, i.awaited].append(i)
         found = (
             StallSum(*key, len(of), sum(i.cycles for i in of), tuple(sorted({i.span.line for i in of})))
             for key, of in waits.items()
@@ -164,6 +165,14 @@ class Timeline(Pictured):
         return tuple(reversed(out))
 
     # ---------------------------------------------------------------- out
+    def __repr__(self) -> str:
+        return f"Timeline({self.cycles:,.0f} cycles at {self.ghz:g} GHz, SMs: {len(self.sms)})"
+
+    def __str__(self) -> str:
+        """Return what the first SM did, as `drywell run --timeline` shows it."""
+        text: str = import_module("drywell.report.timeline").timeline_text(self)
+        return text
+
     def perfetto(self, path: str | Path) -> None:
         """Write it in the Chrome trace event format, which ui.perfetto.dev opens; 1 unit is 1 microsecond."""
         Path(path).write_text(trace_json(self.events, self.ghz), encoding="utf-8")
@@ -186,11 +195,6 @@ def _before(
 
 def _within(i: Interval, first: float, last: float) -> float:
     return max(0.0, min(i.end, last) - max(i.begin, first))
-
-
-def _what_for(i: Interval) -> str:
-    """Return what a stall waited for, without the number of the phase."""
-    return i.reason.partition(" of ")[2] or i.reason if i.kind == "mbarrier" else i.reason
 
 
 def _warp(who: tuple[int, int]) -> str:

@@ -24,7 +24,9 @@ def trace_json(intervals: Sequence[Interval], ghz: float) -> str:
     names = {(e["pid"], e["tid"]): e.pop("track") for e in events}
     for pid in sorted({pid for pid, _ in names}):
         events.append(_name("process_name", pid, 0, f"SM {pid}"))
-    events += [_name("thread_name", pid, tid, name) for (pid, tid), name in sorted(names.items())]
+    for (pid, tid), name in sorted(names.items()):
+        order = {"name": "thread_sort_index", "ph": "M", "pid": pid, "tid": tid, "args": {"sort_index": tid}}
+        events += [_name("thread_name", pid, tid, name), order]
     return json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
 
 
@@ -39,7 +41,7 @@ def _event(i: Interval, ghz: float) -> list[dict[str, Any]]:
         args["instructions"] = i.count
     if i.doing == "busy":
         args |= {"issued_cycle": round(i.issued, 1), "done_cycle": round(i.done, 1)}
-    name = i.what if i.doing != "stall" else f"waits: {i.kind}"
+    name = i.what if i.doing != "stall" else f"waits for {i.awaited}"
     return [
         {
             "name": name or i.unit, "cat": i.doing, "ph": "X", "pid": i.sm, "tid": tid, "track": track,

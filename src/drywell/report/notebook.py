@@ -91,13 +91,18 @@ class Ran(Protocol):
     def timeline(self) -> Timeline | None: ...  # noqa: D102
 
 
-def result_html(result: Ran) -> str:
-    """Return a result: verdict, findings, and what was observed of Tensor Memory, roles and the clock."""
+def result_lines(result: Ran) -> Lines:
+    """Return a result in lines: the verdict, what the kernel printed, the findings."""
     work = f"  {counted(result.executed, 'warp instruction')} by {counted(len(result.activity), 'warp')}"
     head: Lines = (verdict_line(result.verdict, result.findings), (work,))
     if result.printed:
         head += ((), *(("  | ", line) for line in result.printed.splitlines()))
-    parts = [pre((*head, *finding_lines(result.findings)))]
+    return (*head, *finding_lines(result.findings))
+
+
+def result_html(result: Ran) -> str:
+    """Return a result: verdict, findings, and what was observed of Tensor Memory, roles and the clock."""
+    parts = [pre(result_lines(result))]
     if result.tmem_map is not None:
         ctas = list(dict.fromkeys(one.cta for one in result.tmem_map.allocations))[:MOST_MAPS]
         parts += [tmem_picture(result.tmem_map.snapshot(cta), cta) for cta in ctas]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drywell.observe.timeline import UNITS, StallSum, Step, Timeline
-from drywell.report.text import Lines, counted, ranges
+from drywell.report.text import Lines, counted, plain, ranges
 
 WIDTH = 60
 """Columns of the picture."""
@@ -38,6 +40,26 @@ def timeline_lines(timeline: Timeline, cta: int = 0) -> Lines:
     for name, cycles in _longest(timeline.critical_path())[:MOST_STEPS]:
         lines.append(f"    {cycles:>9,.0f} cycles {cycles / total:>4.0%}  {name[:80]}")
     return tuple((line,) for line in lines)
+
+
+def timeline_text(timeline: Timeline) -> str:
+    """Return the same as text."""
+    return plain(timeline_lines(timeline)).rstrip()
+
+
+def timeline_facts(timeline: Timeline) -> dict[str, Any]:
+    """Return the same of the first SM and all CTAs as values for JSON; times in cycles, use from 0 to 1."""
+    phases = timeline.phases()
+    sm = timeline.sms[0] if timeline.sms else 0
+    return {
+        "cycles": timeline.cycles,
+        "ghz": timeline.ghz,
+        "num_sms": len(timeline.sms),
+        "phases": phases,
+        "used": {unit: timeline.utilisation(unit, sm, phases.steady) for unit in UNITS},
+        "stalls": timeline.stalls(),
+        "critical_path": timeline.critical_path(),
+    }
 
 
 def _waits(stalls: tuple[StallSum, ...], cta: int) -> list[str]:

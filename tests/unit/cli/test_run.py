@@ -59,6 +59,16 @@ def test_every_schedule_gives_the_same_numbers(drywell: Callable, folder: Path, 
     assert ("seed 0" if schedule == "seeded" else f"schedule {schedule}") in said.out
 
 
+@pytest.mark.parametrize("asked", [["--schedule", "lazy"], ["--seed", "7"], ["--schedule", "eager"]])
+@pytest.mark.parametrize("shown", [["--timeline"], ["--perfetto", "trace.json"]])
+def test_a_timeline_of_another_schedule_is_refused_not_taken_from_the_clock(
+    drywell: Callable, folder: Path, asked: list[str], shown: list[str]
+) -> None:
+    said = drywell("run", folder / "triple.toml", *shown, *asked)
+    assert said.code == 2 and "need the clock, which the" in said.err
+    assert "hint: leave out schedule and seed" in said.err and not (folder / "trace.json").exists()
+
+
 def test_a_seed_alone_asks_for_the_seeded_schedule(drywell: Callable, folder: Path) -> None:
     said = drywell("run", folder / "triple.toml", "--seed", "7")
     assert said.code == 0
@@ -86,6 +96,14 @@ def test_json_is_one_object_with_a_verdict_findings_and_stats(
     assert isinstance(found["stats"], dict)
     assert bool(found["findings"]) is (verdict in ("mismatch", "fault"))
     assert ("message" in found) is (verdict == "bad_input")
+
+
+def test_json_of_a_timeline_has_its_cycles_phases_and_waits(drywell: Callable, folder: Path) -> None:
+    said = drywell("run", folder / "triple.toml", "--timeline", "--json")
+    found = json.loads(said.out)["stats"]["timeline"]
+    assert found["cycles"] == found["phases"]["drain"][1] == found["critical_path"][-1]["end"] > 0
+    assert set(found["used"]) == {"tensor", "tma", "tmem_read", "tmem_write", "issue"}
+    assert found["stalls"] == [] and found["num_sms"] == 1
 
 
 def test_json_of_bad_usage_is_one_object_too(drywell: Callable, folder: Path) -> None:

@@ -50,6 +50,15 @@ def test_a_step_beyond_a_view_is_a_fault_that_names_it() -> None:
     assert "argument 0 (x)" in str(caught.value)
 
 
+def test_a_result_prints_as_verdict_and_findings() -> None:
+    text = ".version 8.6 .target sm_100a .address_size 64 .visible .entry runs() { ret; }"
+    said = str(drywell.launch(drywell.load(text)["runs"], args=[], block=32))
+    assert (
+        said.splitlines()[0].startswith("clean: ")
+        and said.splitlines()[1] == "  1 warp instruction by 1 warp"
+    )
+
+
 def test_a_read_only_array_is_not_written() -> None:
     x = np.zeros(32, np.uint32)
     x.setflags(write=False)
