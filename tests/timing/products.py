@@ -65,6 +65,7 @@ def text(form: str, operands: str, group: int, M: int, N: int, depth: int) -> st
   or.b64 db, w, {8 << 16 | 16 << 32 | 1 << 46};
   ld.param.u64 o, [out];
   cvta.to.global.u64 o, o;
+  bar.sync 0;
   @!first bra OVER;
   mov.u64 t0, %clock64;
 {mma * depth}  tcgen05.commit.{g}.mbarrier::arrive::one.shared::cluster.b64 [b];

@@ -15,7 +15,7 @@ import pytest
 from drywell.observe.timeline import Timeline
 from timing import pair
 
-TILES, K = 3, 1024
+TILES, K, STEP_K = 3, 1024, 64
 STEP_CYCLES = 512
 MHZ = 1590
 """The SM clock of the traced machine: a K step of 512 cycles took 0.322 us (v5)."""
@@ -34,6 +34,16 @@ PROBE_NS = 160.0
 """What of that is one more interval that the trace's probe writes there, and nowhere else: the medians of its
 wait for the readers, which finds the accumulator free, and of the time from there to the next interval. On an
 H200 it is 226 to 303 cycles (probe.cu), 142 to 191 ns.
+"""
+PROBED_NS = {
+    "wait for readers": 34.6,
+    "from there to the wait for a load": 129.7,
+    "from a wait for a load to its issue": 40.5,
+    "issue": 79.3,
+    "from an issue to the wait for a load": 116.8,
+}
+"""What the thread that multiplies takes when it waits for nothing: means of all 256, and of the tenth to the
+eighteenth K step of second tiles, where a step takes 256 to 270 ns.
 """
 EPILOGUE_NS = 2500.0
 """An epilogue with nothing beside it."""
@@ -73,6 +83,39 @@ def test_a_steady_step_takes_what_was_traced() -> None:
 def test_the_next_tile_begins_when_it_did_but_for_the_probe() -> None:
     per_tile = K // 64
     assert _steps()[2 * per_tile - 1] == pytest.approx(GAP_NS - PROBE_NS, rel=0.15)
+
+
+@cache
+def _probed() -> dict[str, list[float]]:
+    """Return what the probe in our own kernel has written: durations by their name, in ns."""
+    found: dict[str, list[float]] = {"step": [], "next tile": []}
+    rows = pair.intervals(TILES, K, MHZ).tolist()
+    issues = [(k, begin) for k, (phase, begin, _) in enumerate(rows) if phase == pair.MULTIPLY]
+    for (k, begin), (after, other) in pairwise(issues[K // STEP_K - 1 :]):
+        found["step" if after == k + 2 else "next tile"].append(other - begin)
+    names = {
+        (pair.WAIT_DRAINED,): "wait for readers",
+        (pair.WAIT_DRAINED, pair.WAIT_FULL): "from there to the wait for a load",
+        (pair.WAIT_FULL, pair.MULTIPLY): "from a wait for a load to its issue",
+        (pair.MULTIPLY,): "issue",
+        (pair.MULTIPLY, pair.WAIT_FULL): "from an issue to the wait for a load",
+    }
+    for (phase, begin, ns), (other, then, _) in pairwise(rows):
+        for key, value in (((phase,), ns), ((phase, other), then - begin - ns)):
+            if key in names:
+                found.setdefault(names[key], []).append(value)
+    return found
+
+
+def test_with_the_probe_in_the_text_the_next_tile_begins_when_it_did() -> None:
+    assert len(_probed()["next tile"]) == TILES - 1
+    assert median(_probed()["next tile"]) == pytest.approx(GAP_NS, rel=0.15)
+    assert median(_probed()["step"]) == pytest.approx(STEP_NS, rel=0.15)
+
+
+@pytest.mark.parametrize("name", PROBED_NS)
+def test_what_the_thread_that_multiplies_does_takes_what_was_traced(name: str) -> None:
+    assert mean(_probed()[name]) == pytest.approx(PROBED_NS[name], rel=0.15)
 
 
 @pytest.mark.parametrize("cta", [0, 1])

@@ -72,9 +72,19 @@ class Timing:
     mufu_lanes_per_cycle: float
     shuffle_lanes_per_cycle: float
     alu_latency_cycles: float
+    clock_read_cycles: float
+    special_register_cycles: float
+    uniform_move_cycles: float
+    predicate_to_jump_cycles: float
+    jump_cycles: float
+    jump_taken_cycles: float
+    yield_cycles: float
     mufu_latency_cycles: float
     smem_load_cycles: float
     gmem_load_cycles: float
+    l1_load_cycles: float
+    store_read_cycles: float
+    copy_issue_cycles: float
     mbarrier_init_cycles: float
     mbarrier_fence_cycles: float
     mbarrier_arrive_cycles: float

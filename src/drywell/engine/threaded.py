@@ -37,7 +37,7 @@ OUTCOMES = (Wait, Deferred, Jump, Call, Return, Exit)
 ALIGNED, UNIT, CLOCK = 1, 2, 4
 """Flags of a place: all lanes of the warp execute it together; it acts on the machine; it reads the time."""
 
-_CLOCKS = ("%clock", "%globaltimer")
+CLOCKS = ("%clock", "%globaltimer")
 
 
 PASSED = object()
@@ -217,7 +217,7 @@ def _flags(instruction: ops.Bound) -> int:
     declaration = instruction.declaration
     aligned = ALIGNED if declaration.converged == "warp" else 0
     unit = 0 if declaration.is_lane else UNIT
-    reads_clock = any(name.startswith(_CLOCKS) for name in ops.specials(instruction))
+    reads_clock = any(name.startswith(CLOCKS) for name in ops.specials(instruction))
     return aligned | unit | (CLOCK if reads_clock else 0)
 
 

@@ -63,7 +63,7 @@ _NOW, _END, _SIZE, _QUIET = (CLOCK[name] for name in ("now", "end", "size", "qui
 _EXECUTED, _HAS_CHANGED, _WHO = (CLOCK[name] for name in ("executed", "has_changed", "who"))
 _PC, _RUNS, _LANES, _LEFT = (TRACK[name] for name in ("pc", "runs", "lanes", "left"))
 _AHEAD = COMPILED, ONE_CHUNK
-_COUNT, _RESULT = TRACK["count"], TRACK["result"]
+_COUNT, _RESULT, _BEGUN = TRACK["count"], TRACK["result"], TRACK["begun"]
 
 
 @lru_cache(maxsize=1)
@@ -82,12 +82,14 @@ def _functions() -> tuple[Any, ...]:
 
 
 class Track:
-    """The time of one warp, as words (`native.clock_words.TRACK`): `at` reads and writes them, `address` is
-    where they lie, `number` what they are called. It runs or waits `since` then. `split` is the one that
-    runs, with `lanes`, and `begun` the lanes with which compiled code was last entered.
+    """The time of one warp, as words (`native.clock_words.TRACK`): `at` and `times` read and write them,
+    `address` is where they lie, `number` what they are called. It runs or waits `since` then. `split` is the
+    one that runs, with `lanes`, and `begun` the lanes with which compiled code was last entered.
     """
 
-    __slots__ = ("_words", "address", "at", "begun", "lanes", "number", "since", "split", "state")
+    __slots__ = ("_words", "address", "at", "begun", "lanes", "number", "since", "split", "state", "times")
+
+    times: Any
 
     def __init__(self, state: WarpState, number: int, unit: SmUnits, since: float) -> None:
         warp, count = state.warp, len(state.warp.grid.kernel.registers.widths)
@@ -95,6 +97,7 @@ class Track:
         self.state = state
         self.number = number
         self.at = words.data
+        self.times = words.view(np.float64).data
         self.address: int = words.ctypes.data
         self.split = state.kept[0]
         self.begun: Any = None
@@ -105,6 +108,8 @@ class Track:
         self.at[TRACK["registers"]] = warp.registers.ctypes.data
         self.at[TRACK["readable"]] = self.address + 8 * len(TRACK)
         self.at[TRACK["num_registers"]] = count
+        self.at[TRACK["line"]] = -1
+        words.view(np.float64)[TRACK["begun"]] = since
 
 
 class TimedScheduler(Scheduler):
@@ -257,9 +262,13 @@ class TimedScheduler(Scheduler):
         at[_QUIET] = 0 if self.grid.version != version else at[_QUIET] + 1
         if self.fresh:
             self._take_off()
+        after = self.now
         if ran:
+            after += cost.blocks + (cost.leaps if track.split.pc != pc + 1 else 0.0)
             self._settle(self._address, track.address, pc, latency)
-        self._follow(track, self.now + (cost.blocks if ran else 0.0))
+            if cost.block:
+                track.times[_BEGUN] = after
+        self._follow(track, after)
         if self.grid.version != version and cost.may_release:
             who = state.warp
             self._wake(id(who.cluster), (who.cta.linear, who.index))
@@ -398,7 +407,7 @@ class TimedScheduler(Scheduler):
             resumed = self.now + (0.0 if over is None else self.places.costs[over[1]].wakes)
             if self.tell is not None and over is not None:
                 self._told_stall(track, over[0].outcome.reason, resumed, cause)
-            track.since = resumed
+            track.since = track.times[_BEGUN] = resumed
             self._follow(track, resumed)
         if left:
             self._waiting[cluster] = left

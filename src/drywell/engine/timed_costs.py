@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from drywell.arch.timing import Timing
 from drywell.base.record import record
 from drywell.engine.native.clock_words import BANK_BYTES, SUB_PARTITIONS
+from drywell.engine.threaded import CLOCKS
 from drywell.machine.lanes import LANES
 from drywell.program import operands as ops
 from drywell.program.link import Executable
@@ -20,10 +22,16 @@ from drywell.program.link import Executable
 @record
 class Cost:
     """What an instruction costs, in cycles: `pipe` of its sub-partition (none: '') is taken for `cycles`; its
-    result can be read `latency` after the issue; the warp goes on after `blocks`. `address` is the register
-    and the offset of the bytes it touches in shared memory, `size` at each, when it does. A wait of it goes
-    on `wakes` after what ended it. `may_release` says that others may wait for it, `settles` that what stands
-    before it is over before it is issued.
+    result can be read `latency` after the issue (`hit`, when it loads what the warp has just stored); the
+    warp goes on after `blocks`, after `leaps` more when that is elsewhere. `address` is the register and the
+    offset of the bytes it touches in shared or global memory, `size` at each. A wait of it goes on `wakes`
+    after what ended it. `may_release` says that others may wait for it.
+
+    ptxas moves instructions, but only between two that begin a `block`. Those that `move` take their operands
+    as early as in the block these are there. One without a pipe, or that begins a block, is issued when all
+    before it have had their operands, and `lead` after its own; one that `rewrites` registers when the stores
+    before it have read theirs, which takes `reads`. Before one with `yields`, lanes that are not the whole
+    warp give way to the others for so long.
     """
 
     pipe: str = ""
@@ -34,7 +42,15 @@ class Cost:
     address: tuple[int, int] | None = None
     size: int = 4
     may_release: bool = False
-    settles: bool = False
+    hit: float = 0.0
+    reads: float = 0.0
+    leaps: float = 0.0
+    lead: float = 0.0
+    yields: float = 0.0
+    stores: bool = False
+    moves: bool = False
+    block: bool = False
+    rewrites: bool = False
 
 
 END = Cost(may_release=True)
@@ -48,7 +64,9 @@ class Costs:
         self.t = t
         self._places: list[tuple[Any, int] | None] = []
         self._found: dict[int, Cost] = {}
+        self._heads: set[int] = set()
         for linked in executable.functions:
+            self._heads |= {len(self._places) + head for head in _heads(linked.function.code)}
             self._places += [
                 None if isinstance(bound, ops.Unknown) else (bound, linked.register_base)
                 for bound in linked.function.code
@@ -60,7 +78,10 @@ class Costs:
         found = self._found.get(pc)
         if found is None:
             place = self._places[pc]
-            found = self._found[pc] = END if place is None else self._cost(*place)
+            found = END if place is None else self._cost(*place)
+            if pc in self._heads:
+                found = replace(found, yields=self.t.yield_cycles)
+            self._found[pc] = found
         return found
 
     def _cost(self, bound: Any, register_base: int) -> Cost:
@@ -70,19 +91,36 @@ class Costs:
             "warp": t.shuffle_lanes_per_cycle, "matrix": t.shuffle_lanes_per_cycle,
         }  # fmt: skip
         unit = declaration.unit
-        latency = {"mufu": t.mufu_latency_cycles, "warp": t.smem_load_cycles, "matrix": t.smem_load_cycles}
+        slow = {"mufu": t.mufu_latency_cycles, "warp": t.smem_load_cycles, "matrix": t.smem_load_cycles}
         if unit in lanes:
             cycles = LANES * SUB_PARTITIONS / lanes[unit]
-            releases = unit == "warp"
-            return Cost(unit, cycles, latency.get(unit, t.alu_latency_cycles), may_release=releases)
+            if any(name.startswith(CLOCKS) for name in ops.specials(bound)):
+                latency, blocks = t.alu_latency_cycles, t.clock_read_cycles
+                return Cost(unit, cycles, latency, blocks, block=True, rewrites=True)
+            result = t.special_register_cycles if _is_moved_from_afar(bound) else t.alu_latency_cycles
+            result *= 2 if _is_wide_sum(bound) else 1
+            moves, releases = unit in ("alu", "fma"), unit == "warp"
+            return Cost(unit, cycles, slow.get(unit, result), may_release=releases, moves=moves)
         if unit in ("mem", "smem"):
             return self._memory(bound, register_base)
+        if unit == "control":
+            return Cost(
+                blocks=t.jump_cycles,
+                leaps=t.jump_taken_cycles - t.jump_cycles,
+                lead=t.predicate_to_jump_cycles - t.alu_latency_cycles,
+                may_release=True,
+                block=True,
+                rewrites=True,
+            )
+        if unit in ("async", "tensor"):
+            blocks = t.copy_issue_cycles if unit == "async" else 1.0
+            lead = t.uniform_move_cycles - t.alu_latency_cycles
+            return Cost(latency=blocks, blocks=blocks, lead=lead, may_release=True)
         blocks = self._blocks(declaration, bound.mods)
         result = t.mbarrier_test_cycles if declaration.waits else t.mbarrier_arrive_cycles
         latency_cycles = result if unit == "mbarrier" else blocks
         wakes = t.wake_cycles if unit == "mbarrier" else blocks if blocks > 1.0 else 0.0
-        settles = unit in ("fence", "barrier", "mbarrier", "sync")
-        return Cost(latency=latency_cycles, blocks=blocks, wakes=wakes, may_release=True, settles=settles)
+        return Cost(latency=latency_cycles, blocks=blocks, wakes=wakes, may_release=True, block=True)
 
     def _blocks(self, declaration: Any, mods: Any) -> float:
         """Return how long a machine instruction holds up its warp."""
@@ -101,7 +139,7 @@ class Costs:
 
     def _memory(self, bound: Any, register_base: int) -> Cost:
         """Return the cost of a load, store or atomic: by its space, as far as the text says it."""
-        t = self.t
+        t, name = self.t, bound.declaration.name
         space = str(bound.mods["space"] or "") if "space" in bound.mods else ""
         if space.startswith(("param", "const")):
             return Cost("alu", 1.0, t.alu_latency_cycles)
@@ -110,7 +148,39 @@ class Costs:
         if space.startswith("shared"):
             return Cost("smem", 0.0, t.smem_load_cycles, address=address, size=size)
         latency = t.smem_load_cycles if space == "local" else t.gmem_load_cycles
-        return Cost("lsu", size * LANES / t.smem_bytes_per_cycle, latency, size=size)
+        cost = Cost("lsu", size * LANES / t.smem_bytes_per_cycle, latency, size=size)
+        if space == "local" or name not in ("ld", "st"):
+            return cost
+        stores = name == "st"
+        reads = t.store_read_cycles if stores else 0.0
+        return replace(cost, address=address, hit=t.l1_load_cycles, stores=stores, reads=reads)
+
+
+def _heads(code: Any) -> set[int]:
+    """Return where ptxas lets other threads of a warp go first: at the head of the innermost loop around each
+    wait for an mbarrier (its own, which begins with it, not counted), in a function that frees Tensor Memory.
+    """
+    known = [(at, bound) for at, bound in enumerate(code) if not isinstance(bound, ops.Unknown)]
+    if not any(bound.declaration.name == "tcgen05_dealloc" for _, bound in known):
+        return set()
+    targets = [(at, each.pc) for at, bound in known for each in bound.sources if isinstance(each, ops.Target)]
+    loops = [(end - head, head, end) for end, head in targets if head <= end]
+    waits = [at for at, bound in known if bound.declaration.unit == "mbarrier" and bound.declaration.waits]
+    around = [[loop for loop in loops if loop[1] < wait <= loop[2]] for wait in waits]
+    return {min(found)[1] for found in around if found}
+
+
+def _is_wide_sum(bound: Any) -> bool:
+    """Say whether an instruction adds 64 bits: two of machine code, of which one waits for the other."""
+    return bound.declaration.name in ("add", "sub") and str(bound.mods["type"]) in ("u64", "s64")
+
+
+def _is_moved_from_afar(bound: Any) -> bool:
+    """Say whether an instruction moves a special register, or the address of a variable in shared memory, of
+    which one holds where the window of the CTA lies.
+    """
+    is_shared = any(symbol.space == "shared" for symbol in ops.symbols(bound))
+    return bound.declaration.name == "mov" and (is_shared or bool(ops.specials(bound)))
 
 
 def _barrier_cycles(t: Timing, opcode: str) -> float:

@@ -9,12 +9,13 @@ import numpy as np
 from drywell.arch.timing import timing
 from drywell.base.last_used import FoundOnce
 from drywell.engine.native.clock_words import PIPES, PLACE, SMEM, SUB_PARTITIONS
-from drywell.engine.threaded import CLOCK, Threaded
+from drywell.engine.threaded import Threaded
 from drywell.engine.timed_costs import Cost, Costs
 from drywell.machine.registers import RegisterLayout
 from drywell.program.link import Executable
 
-_TIMES = "cycles", "latency", "blocks"
+_TIMES = "cycles", "latency", "blocks", "hit", "reads", "leaps", "lead", "yields"
+_FLAGS = "stores", "moves", "block", "rewrites"
 _PIPE = {"": -1, "smem": SMEM, **{name: SUB_PARTITIONS * (k + 1) for k, name in enumerate(PIPES)}}
 
 
@@ -35,9 +36,8 @@ class Places:
         at, times = self.words[pc], self.words[pc].view(np.float64)
         values = {
             "pipe": _PIPE[cost.pipe],
-            "settles": cost.settles,
-            "is_jump": not cost.pipe,
-            "reads_clock": bool(threaded.flags[pc] & CLOCK),
+            **{name: getattr(cost, name) for name in _FLAGS},
+            "is_global": cost.address is not None and cost.pipe == "lsu",
             "address": -1,
             "size": cost.size,
         }

@@ -31,12 +31,6 @@ umma_throughput.csv of SemiAnalysisAI/microbench-blackwell.
 ROW_BYTES, NARROW_ROW_BYTES = 128, 16
 """The longest row that the copy engine moves in one request, and what counts as a short one."""
 
-MEASURED_ISSUES = 2
-"""Cycles within the measured latency of an mma that instructions take here by themselves, counted in the text
-between the two readings of the clock: the mma is issued one cycle behind the first, and behind the wait a
-branch one before the second. With it an executed kernel takes the cycles of the closed form.
-"""
-
 
 class Port:
     """A resource that serves one after the other: `free` is when it is next."""
@@ -140,8 +134,8 @@ class Units:
     def _product(self, op: AsyncOp) -> tuple[float, float]:
         """Return the cycles that an mma has the pipe, and those until its result stands.
 
-        The measured latency covers commit, wake-up and the instructions around it, which have their own
-        time here.
+        The measured latency covers commit, wake-up and the instructions between the two readings of the
+        clock, which have their own time here: the first reading, and the jump behind the wait.
         """
         t, work = self.t, op.work
         M, N, K = work.shape
@@ -150,7 +144,7 @@ class Units:
         operands: Operands = "TS" if any(name == "A" for name, _, _ in work.operands) else "SS"
         interval = mma_interval_cycles(t, M, N, work.cta_group, operands)
         whole = mma_latency_cycles(t, M, N, work.cta_group, operands, work.kind.startswith("mx"))
-        return interval, whole - t.commit_cycles - t.wake_cycles - MEASURED_ISSUES
+        return interval, whole - t.commit_cycles - t.wake_cycles - t.clock_read_cycles - t.jump_cycles
 
     def _members(self, op: AsyncOp) -> Sequence[SmUnits]:
         """Return the units of the SMs that a tcgen05 operation keeps busy."""

@@ -18,6 +18,7 @@ from drywell.engine.native.clock_words import (
     ENDED,
     EXECUTE,
     IDLE,
+    LINE_BYTES,
     LOOK,
     NOBODY,
     NUM_BANKS,
@@ -37,11 +38,12 @@ from drywell.machine.windows import OFFSET_MASK
 RUN, PLAN, FOLLOW, SETTLE, WAVEFRONTS = (
     f"drywell.clock.{name}" for name in ("run", "plan", "follow", "settle", "wavefronts")
 )
-_POP, _SHARED, _GO, _IS_OVER, _STEP = (
-    f"drywell.clock.{name}" for name in ("pop", "shared", "go", "is_over", "step")
+_POP, _SHARED, _GLOBAL, _GO, _IS_OVER, _STEP = (
+    f"drywell.clock.{name}" for name in ("pop", "shared", "global", "go", "is_over", "step")
 )
 
 DOUBLE = "double"
+ALL_LANES = (1 << LANES) - 1
 _ONE = 0x3FF0_0000_0000_0000
 """The bits of 1.0."""
 
@@ -162,20 +164,27 @@ def _wavefronts() -> Function:
     return f
 
 
+def _address(f: Function, lane: Value) -> Value:
+    """Return the address that a lane of the next instruction of a warp touches."""
+    track, address = _track(f), f.variable(I64)
+    place = _place(f, track["pc"])
+    base = f.at(track.pointer("registers"), place["address"])
+    with f.when(place["is_wide"].is_("ne", 0)):
+        address.set(f.load(I64, base, lane))
+    with f.when(place["is_wide"].is_("eq", 0)):
+        address.set(f.load(I32, base, lane).zext(I64))
+    return address.value + place["offset"]
+
+
 def _shared() -> Function:
     """Write what puts an access on the port of shared memory; how long it queues and is served."""
     f = Function(_SHARED, I64, clock=PTR, track=PTR, is_internal=True)
     clock, track = _clock(f), _track(f)
     place, cycles, words = _place(f, track["pc"]), f.variable(I64, 1), f.slot(f"[{LANES} x i64]")
     with f.when(place["address"].is_("sge", 0)):
-        base, count = f.at(track.pointer("registers"), place["address"]), f.variable(I64, 0)
+        count = f.variable(I64, 0)
         with f.each_bit(track["lanes"].trunc(I32)) as lane:
-            address = f.variable(I64)
-            with f.when(place["is_wide"].is_("ne", 0)):
-                address.set(f.load(I64, base, lane))
-            with f.when(place["is_wide"].is_("eq", 0)):
-                address.set(f.load(I32, base, lane).zext(I64))
-            f.store((address.value + place["offset"] & OFFSET_MASK) // BANK_BYTES, words, count.value)
+            f.store((_address(f, lane) & OFFSET_MASK) // BANK_BYTES, words, count.value)
             count.add(1)
         cycles.set(f.call(WAVEFRONTS, I64, words, count.value, place["size"]))
     port, now, served = f.at(track.pointer("ports"), SMEM, I64), clock["now"], _cycles(cycles.value)
@@ -186,46 +195,62 @@ def _shared() -> Function:
     return f
 
 
+def _global() -> Function:
+    """Write the latency of an access of global memory: what a warp has just stored is in L1."""
+    f = Function(_GLOBAL, I64, clock=PTR, track=PTR, is_internal=True)
+    track = _track(f)
+    place = _place(f, track["pc"])
+    line = _address(f, f.lowest_bit(track["lanes"])) // LINE_BYTES
+    is_near = line.is_("eq", track["line"])
+    track["line"] = f.choose(place["stores"].is_("ne", 0), line, track["line"])
+    f.give(f.choose(is_near, place["hit"], place["latency"]))
+    return f
+
+
 # -------------------------------------------------------------------- a warp
 
 
 def _settle() -> Function:
     """Write what notes when the results of an instruction can be read: `latency` after its operands, which it
-    need not have waited for where it stands, as ptxas moves it behind others.
+    need not have waited for where it stands, as ptxas moves it within its block.
     """
     f = Function(SETTLE, "void", clock=PTR, track=PTR, pc=I64, latency=DOUBLE)
     clock, track = _clock(f), _track(f)
     place, readable, registers = _place(f, f["pc"]), track.pointer("readable"), clock.pointer("registers")
-    there = f.variable(I64, clock["now"])
+    there = f.variable(I64, f.choose(place["moves"].is_("ne", 0), track["begun"], clock["now"]))
     with f.loop(place["num_sources"]) as k:
         register = f.load(I64, registers, place["sources"] + k)
         there.set(there.value.smax(f.load(I64, readable, register)))
     when = _plus(there.value, f["latency"].bitcast(I64))
     with f.loop(place["num_results"]) as k:
         f.store(when, readable, f.load(I64, registers, place["results"] + k))
-    with f.when(place["num_results"].is_("eq", 0)):
-        track["settled"] = track["settled"].smax(there.value)
+    track["settled"] = track["settled"].smax(there.value)
+    track["read"] = track["read"].smax(_plus(there.value, place["reads"]))
     f.give()
     return f
 
 
 def _follow() -> Function:
     """Write what plans the next instruction of a warp, that at `pc`: it issues `after` what was before it,
-    a jump or machine instruction when its operands are there, what orders memory when all before it is.
+    and as late as `timed_costs.Cost` says.
     """
     f = Function(FOLLOW, "void", clock=PTR, track=PTR, who=I64, after=DOUBLE)
     clock, track = _clock(f), _track(f)
     place, readable = _place(f, track["pc"]), track.pointer("readable")
     due = f.variable(I64, f["after"].bitcast(I64))
-    with f.when(place["settles"].is_("ne", 0)):
+    with f.when(place["yields"].is_("ne", 0) & track["lanes"].is_("ne", ALL_LANES)):
+        due.set(_plus(due.value, place["yields"]))
+        track["begun"] = due.value
+    is_machine = place["pipe"].is_("slt", 0)
+    with f.when(is_machine | place["block"].is_("ne", 0)):
         due.set(due.value.smax(track["settled"]))
-    with f.when(place["reads_clock"].is_("ne", 0)), f.loop(track["num_registers"]) as register:
-        due.set(due.value.smax(f.load(I64, readable, register)))
-    with f.when((place["settles"] | place["is_jump"]).is_("ne", 0)):
+    with f.when(place["rewrites"].is_("ne", 0)):
+        due.set(due.value.smax(track["read"]))
+    with f.when(is_machine):
         registers = clock.pointer("registers")
         with f.loop(place["num_touched"]) as k:
             register = f.load(I64, registers, place["touched"] + k)
-            due.set(due.value.smax(f.load(I64, readable, register)))
+            due.set(due.value.smax(_plus(f.load(I64, readable, register), place["lead"])))
     f.call(PLAN, "void", f["clock"], due.value.bitcast(DOUBLE), f["who"])
     f.give()
     return f
@@ -253,7 +278,7 @@ def _is_over() -> Function:
     track = _track(f)
     with f.when(track["runs"].is_("eq", ONE_CHUNK)):
         f.give(1)
-    with f.when(track["lanes"].is_("eq", 0xFFFF_FFFF)):
+    with f.when(track["lanes"].is_("eq", ALL_LANES)):
         f.give(0)
     context, pc = Record(f, track.pointer("context"), CONTEXT), track["next"]
     with f.when((track["result"] & STATUSES - 1).is_("eq", JUMPED) | pc.is_("sge", context["limit"])):
@@ -287,6 +312,8 @@ def _step() -> Function:
     latency, is_done = f.variable(I64, place["latency"]), f.variable(I1, 0)
     with f.when(is_smem):
         latency.set(_plus(latency.value, f.call(_SHARED, I64, f["clock"], f["track"])))
+    with f.when(place["is_global"].is_("ne", 0)):
+        latency.set(f.call(_GLOBAL, I64, f["clock"], f["track"]))
     with f.when(track["runs"].is_("ne", BY_HAND) & clock["executed"].is_("ult", clock["budget"])):
         is_done.set(1)
         with f.when(track["left"].is_("eq", 0)):
@@ -303,8 +330,11 @@ def _step() -> Function:
     track["count"] = track["count"] + 1
     f.call(SETTLE, "void", f["clock"], f["track"], pc, latency.value.bitcast(DOUBLE))
     left = track["left"] - 1
-    track["left"], track["pc"] = left, f.choose(left.is_("eq", 0), track["next"], pc + 1)
+    behind = f.choose(left.is_("eq", 0), track["next"], pc + 1)
+    track["left"], track["pc"] = left, behind
     after = _plus(now, place["blocks"])
+    after = f.choose(behind.is_("eq", pc + 1), after, _plus(after, place["leaps"]))
+    track["begun"] = f.choose(place["block"].is_("ne", 0), after, track["begun"])
     with f.when(left.is_("eq", 0)), f.when(f.call(_IS_OVER, I1, f["track"])):
         clock["after"] = after
         f.give(1 + CHOOSE)
@@ -339,5 +369,5 @@ def _run() -> Function:
 
 def functions() -> tuple[Function, ...]:
     """Return the functions of the clock."""
-    parts = _plan, _pop, _wavefronts, _shared, _settle, _follow, _go, _is_over, _step, _run
+    parts = _plan, _pop, _wavefronts, _shared, _global, _settle, _follow, _go, _is_over, _step, _run
     return tuple(part() for part in parts)

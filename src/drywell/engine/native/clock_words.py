@@ -27,13 +27,15 @@ DUE = numbered("at number who")
 OPERATIONS = 1 << 32
 
 TRACK = numbered(
-    "pc runs lanes left next ports sub registers readable num_registers settled count context result"
+    "pc runs lanes left next ports sub registers readable num_registers begun settled read line count context"
+    " result"
 )
 """Of a warp: the place of the instruction that it issues next, how that is executed (`runs`), its lanes;
 how many instructions compiled code has executed that are still to be issued, and the place behind them; when
 the ports of its SM are free (`PORTS`), its sub-partition; its registers, when each can be read, how many
-there are; when all that it has stored was there to be stored; how much it has issued; its context, and what
-compiled code gave that could not go on."""
+there are; when its block began, all it has issued had its operands, its stores had read theirs; the line of
+global memory that it has stored last; how much it has issued; its context, and what compiled code gave that
+could not go on."""
 
 BY_HAND, COMPILED, ONE_CHUNK, NOBODY = range(4)
 """How the instruction of a warp is executed: by Python; in compiled code; so too, but behind the chunk Python
@@ -41,13 +43,17 @@ says who goes on; not before Python has looked.
 """
 
 PLACE = numbered(
-    "pipe cycles latency blocks settles is_jump reads_clock address is_wide offset size"
+    "pipe cycles latency blocks hit reads leaps lead yields stores moves block rewrites is_global address"
+    " is_wide offset size"
     " sources num_sources results num_results touched num_touched"
 )
 """Of a place: its `timed_costs.Cost`, `pipe` as the first of four ports (-1: none) or `SMEM`, `address` as
 where the register of the address lies in those of a warp (-1: one address for all lanes), whether that has 64
 bits; and where in the table of registers those begin that it reads, writes, and either of both, and how many.
 """
+
+LINE_BYTES = 128
+"""SPEC: the cache line of L1 and L2. Source: CUDA C++ Programming Guide, global memory."""
 
 PIPES = ("fma", "alu", "mufu", "warp", "matrix", "lsu")
 """The pipes of a sub-partition, in the order of their ports behind those of the instruction issue."""
