@@ -98,6 +98,7 @@ examples:
 	sed -i -E 's#(\.file\s+[0-9]+ ")[^"]*/([^/"]+)"#\1\2"#' $(GEMM)/*.ptx
 	$(NVCC) -DBN=256 -DSTAGES=4 -DACCUMULATORS=1 $(GEMM)/gemm.cu -o tests/timing/gemm_1.ptx
 	$(NVCC) -DBN=256 -DSTAGES=4 -DACCUMULATORS=2 $(GEMM)/gemm.cu -o tests/timing/gemm_2.ptx
+	$(NVCC) tests/timing/probe.cu -o tests/timing/probe.ptx
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
