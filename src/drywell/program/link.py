@@ -204,9 +204,11 @@ def _link(program: Program, entry: str) -> Executable:
     _refuse_what_cannot_run(program, functions)
     linked, widths, names = _numbered(functions)
     used = _used_symbols(functions)
-    variables = dict.fromkeys((*program.variables, *(v for f in functions for v in f.variables)))
+    own = tuple(v for f in functions for v in f.variables)
+    variables = dict.fromkeys((*program.variables, *own))
     places: dict[tuple[str, str], int] = {}
-    shared = [v for v in variables if v.space == "shared" and ("shared", v.name) in used]
+    # ptxas 13.0.88 -v: what a function declares is kept although nobody names it, what a module does is not
+    shared = [v for v in variables if v.space == "shared" and (v in own or ("shared", v.name) in used)]
     symbols, static_end, dynamic_base = _shared(shared, places)
     local = _place([v for v in variables if v.space == "local"], places)
     frame = _place([*dict.fromkeys(s for f in functions for s in f.frame)], places)

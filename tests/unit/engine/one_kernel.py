@@ -24,7 +24,7 @@ from drywell.program.link import SHARED_BASE, link
 
 HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n"
 VARIABLES = (
-    ".shared .align 8 .b64 bar; .shared .align 8 .b64 two; .shared .align 16 .u32 box[64];"
+    ".shared .align 8 .b64 bar; .shared .align 8 .b64 two; .shared .align 256 .u32 box[64];"
     " .reg .b32 %t, %v, %w, %i, %d; .reg .b64 %o, %a, %s; .reg .pred %p, %q;"
 )
 TID = "mov.u32 %t, %tid.x;"
