@@ -17,8 +17,8 @@ def budget(launch_file: Path, gpu: str | None, runs: bool, ptxas: str, is_json: 
     """Say what a launch takes of an SM: columns of Tensor Memory, bytes of shared memory, registers of a
     thread, each by owner, and how many of its CTAs an SM holds. What is ASSUMED is said to be.
 
-    Registers are those of .maxnreg and setmaxnreg, else what `ptxas -v` says when it is installed, else an
-    estimate. Exits with 0 when it fits, 3 when it does not, else as `drywell run` does.
+    Registers are what `ptxas -v` says when it is installed, else those of .maxnreg in a kernel with
+    setmaxnreg, else an estimate. Exits with 0 when it fits, 3 when it does not, else as `drywell run` does.
     """
     from drywell.base.errors import DrywellError
     from drywell.cli.refusal import refuse

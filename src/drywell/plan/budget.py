@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Literal
 
 from drywell.arch import Gpu
 from drywell.base.record import record
 from drywell.layout.tmem import ALLOC_COLS
+
+_WIDTH = 104
 
 Resource = Literal["tmem", "smem", "registers"]
 Tag = Literal["SPEC", "MEASURED", "ASSUMED"]
@@ -87,12 +90,19 @@ class Budget:
                 lines.append(f"    {row.owner:<{width}}  {row.amount:>7}  {note}".rstrip())
         if self.fits:
             lines.append(f"  an SM holds {self.ctas_per_sm} of its CTAs at once, bounded by {self.bound}")
-        lines += [f"  does not fit: {problem}" for problem in self.problems]
+        for problem in self.problems:
+            lines += wrap(f"  does not fit: {problem}", _WIDTH, subsequent_indent="    ")
         lines += ["  fall-backs:"] if self.fallbacks else []
         for k, one in enumerate(self.fallbacks, 1):
             speed = "" if one.tflops is None else f"  ({one.tflops:.0f} TFLOP/s predicted)"
             lines.append(f"    {k}. {one.change}{speed}")
-        return "\n".join([*lines, *(f"  advice: {line}" for line in self.advice)])
+        for advice in self.advice:
+            lines += wrap(f"  advice: {advice}", _WIDTH, subsequent_indent="    ")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
 
 
 def limits_of(gpu: Gpu) -> tuple[tuple[Resource, int], ...]:

@@ -82,6 +82,10 @@ class HopperComparison:
         lines.append(f"  Blackwell: 0 registers, {self.cols} columns of Tensor Memory, {has}")
         return "\n".join(lines)
 
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
 
 def thread_registers(warpgroups: int) -> int:
     """Return the registers of a thread when `warpgroups` multiply and one more copies.
@@ -104,7 +108,7 @@ def compare_with_hopper(M: int, N: int, accumulators: int = 1) -> HopperComparis
 
     M is 64 or a multiple of 128, N what one instruction has. Rows go to warpgroups in blocks of 64.
 
-    >>> print(compare_with_hopper(128, 256, 2).text)
+    >>> print(compare_with_hopper(128, 256, 2))
     accumulator 2 x 128x256 f32
       Hopper, 1 warpgroup: 512 + 26 of 255 registers a thread: 283 spill
       Hopper, 2 warpgroups: 256 + 26 of 240 registers a thread: 42 spill

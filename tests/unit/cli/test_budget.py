@@ -27,13 +27,13 @@ def test_json_is_one_object(drywell: Callable[..., Any], folder: Path) -> None:
 
 
 def test_what_does_not_fit_ends_with_3(drywell: Callable[..., Any], folder: Path) -> None:
-    text = (folder / "triple.ptx").read_text()
-    (folder / "triple.ptx").write_text(text.replace(".param .u32 n)", ".param .u32 n) .maxnreg 200"))
     toml = (folder / "triple.toml").read_text()
-    (folder / "triple.toml").write_text(toml.replace("block = [64, 1, 1]", "block = [512, 1, 1]"))
+    (folder / "triple.toml").write_text(f"dynamic_smem = 300000\n{toml}")
     said = drywell("budget", folder / "triple.toml")
     assert 3 == said.code
-    assert "does not fit: registers: 512 threads of 200 are 102400, an SM has 65536" in said.out
+    # 300,000 and the system's 1,024 of 228 KiB
+    assert "does not fit: shared memory: 301024 of 233472 bytes, 67552 too many" in said.out
+    assert max(map(len, said.out.splitlines())) <= 110
     assert "budget" == json.loads(drywell("budget", "--json", folder / "triple.toml").out)["verdict"]
 
 

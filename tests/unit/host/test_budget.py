@@ -162,6 +162,7 @@ def test_too_many_registers_for_one_cta_are_told(tmp_path: Path) -> None:
 .address_size 64
 .visible .entry wide() .maxnreg 128
 {
+  setmaxnreg.dec.sync.aligned.u32 64;
   ret;
 }
 """,
@@ -171,6 +172,28 @@ def test_too_many_registers_for_one_cta_are_told(tmp_path: Path) -> None:
     found = budget(tmp_path / "wide.toml")
     assert (0, False) == (found.ctas_per_sm, found.fits)
     assert "1024 threads of 128 are 131072, an SM has 65536" in found.problems[0]
+
+
+@pytest.mark.parametrize("ptxas", ["ptxas", "no-such-assembler"])
+def test_maxnreg_is_a_limit_that_a_kernel_without_setmaxnreg_stays_below(tmp_path: Path, ptxas: str) -> None:
+    text = ".version 8.8 .target sm_100a .address_size 64 .visible .entry wide() .maxnreg 128 { ret; }"
+    (tmp_path / "wide.ptx").write_text(text, encoding="utf-8")
+    (tmp_path / "wide.toml").write_text('module = "wide.ptx"\nblock = [1024]\n', encoding="utf-8")
+    found = budget(tmp_path / "wide.toml", ptxas=ptxas)
+    assert found.fits and (2, "warps") == (found.ctas_per_sm, found.bound)  # 2048 threads, 64 warps
+
+
+def test_too_much_shared_memory_is_told_by_owner(tmp_path: Path) -> None:
+    (tmp_path / "wide.ptx").write_text(
+        ".version 8.8 .target sm_100a .address_size 64"
+        " .visible .entry wide() { .shared .b8 box[200000]; ret; }",
+        encoding="utf-8",
+    )
+    launch = 'module = "wide.ptx"\nblock = [128]\ndynamic_smem = 65536\n'
+    (tmp_path / "wide.toml").write_text(launch, encoding="utf-8")
+    found = budget(tmp_path / "wide.toml", ptxas="no-such-assembler")
+    assert {"box": 200_000, "dynamic": 65_536, "the system's": 1024} == amounts(found, "smem")
+    assert not found.fits and 200_000 + 65_536 + 1024 - 233_472 == found.over("smem")
 
 
 def test_what_cannot_be_read_is_refused_as_by_a_launch(tmp_path: Path) -> None:
