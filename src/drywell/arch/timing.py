@@ -82,6 +82,7 @@ class Timing:
     mufu_latency_cycles: float
     smem_load_cycles: float
     gmem_load_cycles: float
+    l1_bytes: float
     l1_load_cycles: float
     store_read_cycles: float
     copy_issue_cycles: float

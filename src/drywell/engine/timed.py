@@ -33,6 +33,7 @@ from drywell.engine.native.clock_words import (
     ENDED,
     EXECUTE,
     IDLE,
+    LINE_BYTES,
     LOOK,
     NOBODY,
     ONE_CHUNK,
@@ -108,7 +109,7 @@ class Track:
         self.at[TRACK["registers"]] = warp.registers.ctypes.data
         self.at[TRACK["readable"]] = self.address + 8 * len(TRACK)
         self.at[TRACK["num_registers"]] = count
-        self.at[TRACK["line"]] = -1
+        self.at[TRACK["lines"]] = unit.lines.ctypes.data
         words.view(np.float64)[TRACK["begun"]] = since
 
 
@@ -152,12 +153,18 @@ class TimedScheduler(Scheduler):
         values = {
             "places": self.places.words.ctypes.data,
             "registers": self.places.registers.ctypes.data,
+            "num_lines": self._num_lines(),
             "drive": ctypes.cast(drive, ctypes.c_void_p).value or 0,
             "budget": options.max_instructions,
             "look_after": LOOK_AFTER,
         }
         for name, value in values.items():
             self._at[CLOCK[name]] = value
+
+    def _num_lines(self) -> int:
+        """Return how many lines L1 has: what the shared memory of as many CTAs as fit leaves of it."""
+        sm = self.grid.sms[0]
+        return max((int(self.t.l1_bytes) - sm.cta_smem_bytes * sm.capacity()) // LINE_BYTES, 1)
 
     # ---------------------------------------------------------------- the loop
     def run(self) -> None:

@@ -22,7 +22,7 @@ from drywell.program.link import Executable
 @record
 class Cost:
     """What an instruction costs, in cycles: `pipe` of its sub-partition (none: '') is taken for `cycles`; its
-    result can be read `latency` after the issue (`hit`, when it loads what the warp has just stored); the
+    result can be read `latency` after the issue (`hit`, when the line is in L1, where it `caches`); the
     warp goes on after `blocks`, after `leaps` more when that is elsewhere. `address` is the register and the
     offset of the bytes it touches in shared or global memory, `size` at each. A wait of it goes on `wakes`
     after what ended it. `may_release` says that others may wait for it.
@@ -47,6 +47,7 @@ class Cost:
     leaps: float = 0.0
     lead: float = 0.0
     yields: float = 0.0
+    caches: bool = False
     stores: bool = False
     moves: bool = False
     block: bool = False
@@ -151,9 +152,9 @@ class Costs:
         cost = Cost("lsu", size * LANES / t.smem_bytes_per_cycle, latency, size=size)
         if space == "local" or name not in ("ld", "st"):
             return cost
-        stores = name == "st"
+        stores, caches = name == "st", _is_cached(bound.mods)
         reads = t.store_read_cycles if stores else 0.0
-        return replace(cost, address=address, hit=t.l1_load_cycles, stores=stores, reads=reads)
+        return replace(cost, address=address, hit=t.l1_load_cycles, caches=caches, stores=stores, reads=reads)
 
 
 def _heads(code: Any) -> set[int]:
@@ -168,6 +169,13 @@ def _heads(code: Any) -> set[int]:
     waits = [at for at, bound in known if bound.declaration.unit == "mbarrier" and bound.declaration.waits]
     around = [[loop for loop in loops if loop[1] < wait <= loop[2]] for wait in waits]
     return {min(found)[1] for found in around if found}
+
+
+def _is_cached(mods: Any) -> bool:
+    """Say whether an access of global memory finds its line in L1, and leaves it there."""
+    is_weak = str(mods["sem"] or "weak") == "weak" and not mods["mmio"]
+    is_elsewhere = str(mods["cop"]) in ("cg", "cv", "wt") or "no_allocate" in str(mods["l1"])
+    return is_weak and not is_elsewhere
 
 
 def _is_wide_sum(bound: Any) -> bool:

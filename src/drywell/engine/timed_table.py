@@ -15,7 +15,7 @@ from drywell.machine.registers import RegisterLayout
 from drywell.program.link import Executable
 
 _TIMES = "cycles", "latency", "blocks", "hit", "reads", "leaps", "lead", "yields"
-_FLAGS = "stores", "moves", "block", "rewrites"
+_FLAGS = "caches", "stores", "moves", "block", "rewrites"
 _PIPE = {"": -1, "smem": SMEM, **{name: SUB_PARTITIONS * (k + 1) for k, name in enumerate(PIPES)}}
 
 
@@ -37,7 +37,6 @@ class Places:
         values = {
             "pipe": _PIPE[cost.pipe],
             **{name: getattr(cost, name) for name in _FLAGS},
-            "is_global": cost.address is not None and cost.pipe == "lsu",
             "address": -1,
             "size": cost.size,
         }

@@ -14,7 +14,7 @@ from drywell.arch.tensor_pipe import Operands, mma_interval_cycles, mma_latency_
 from drywell.arch.timing import Timing
 from drywell.base.errors import DrywellError
 from drywell.base.record import record
-from drywell.engine.native.clock_words import PORTS, SUB_PARTITIONS
+from drywell.engine.native.clock_words import LINE, LINE_BYTES, PORTS, SUB_PARTITIONS
 from drywell.machine.queue import AsyncOp
 
 LANE_BYTES = 4 * 32
@@ -49,12 +49,13 @@ class Port:
 
 class SmUnits:
     """The ports of one SM; lists have one for each sub-partition, `ports` are those that instructions take
-    (`native.clock_words`). `landed` is when the newest work of the tensor pipe takes effect, `has_loaded`
-    says whether a tensor copy has come here.
+    (`native.clock_words`), `lines` those of L1. `landed` is when the newest work of the tensor pipe takes
+    effect, `has_loaded` says whether a tensor copy has come here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, num_lines: int) -> None:
         self.ports = np.zeros(PORTS)
+        self.lines = np.zeros((num_lines, len(LINE)), np.int64)
         self.tensor = Port()
         self.tma = Port()
         self.tmem_read = [Port() for _ in range(SUB_PARTITIONS)]
@@ -98,7 +99,7 @@ class Units:
         """Return the units of an SM."""
         found = self._sms.get(index)
         if found is None:
-            found = self._sms[index] = SmUnits()
+            found = self._sms[index] = SmUnits(int(self.t.l1_bytes) // LINE_BYTES)
         return found
 
     def fly(self, op: AsyncOp, now: float) -> Flight:

@@ -53,17 +53,21 @@ class Sm:
         if not self.ctas and self._tmem is not None and not is_seen:
             self._tmem.hand_on()
 
+    @property
+    def cta_smem_bytes(self) -> int:
+        """Return the bytes of shared memory that one CTA takes."""
+        grain = self.grid.gpu.smem_granule_bytes
+        return -(-(self.grid.kernel.smem_bytes + RESERVED_BYTES) // grain) * grain
+
     def needs(self) -> tuple[tuple[str, int, int], ...]:
         """Return, per resource, its name, what one CTA takes and what an SM has."""
         gpu, kernel, warps = self.grid.gpu, self.grid.kernel, self.grid.num_warps
-        grain = gpu.smem_granule_bytes
-        smem = -(-(kernel.smem_bytes + RESERVED_BYTES) // grain) * grain
         per_warp = (kernel.max_registers or 0) * LANES
         per_warp = -(-per_warp // gpu.register_granule_per_warp) * gpu.register_granule_per_warp
         return (
             ("CTA slots", 1, gpu.max_ctas_per_sm),
             ("warps", warps, gpu.max_warps_per_sm),
-            ("bytes of shared memory", smem, gpu.smem_bytes_per_sm),
+            ("bytes of shared memory", self.cta_smem_bytes, gpu.smem_bytes_per_sm),
             ("registers", per_warp * warps, gpu.registers_per_sm),
         )
 

@@ -18,6 +18,7 @@ from drywell.engine.native.clock_words import (
     ENDED,
     EXECUTE,
     IDLE,
+    LINE,
     LINE_BYTES,
     LOOK,
     NOBODY,
@@ -195,15 +196,37 @@ def _shared() -> Function:
     return f
 
 
+def _there(f: Function, place: Record) -> Value:
+    """Write when the operands of an instruction are there, and it where they are wanted: now, or at the
+    beginning of its block where it `moves`.
+    """
+    clock, track = _clock(f), _track(f)
+    readable, registers = track.pointer("readable"), clock.pointer("registers")
+    there = f.variable(I64, f.choose(place["moves"].is_("ne", 0), track["begun"], clock["now"]))
+    with f.loop(place["num_sources"]) as k:
+        register = f.load(I64, registers, place["sources"] + k)
+        there.set(there.value.smax(f.load(I64, readable, register)))
+    return there.value
+
+
 def _global() -> Function:
-    """Write the latency of an access of global memory: what a warp has just stored is in L1."""
+    """Write the latency of an access of global memory that caches. The line that its first lane touches is in
+    L1, or comes there.
+    """
     f = Function(_GLOBAL, I64, clock=PTR, track=PTR, is_internal=True)
-    track = _track(f)
+    clock, track = _clock(f), _track(f)
     place = _place(f, track["pc"])
-    line = _address(f, f.lowest_bit(track["lanes"])) // LINE_BYTES
-    is_near = line.is_("eq", track["line"])
-    track["line"] = f.choose(place["stores"].is_("ne", 0), line, track["line"])
-    f.give(f.choose(is_near, place["hit"], place["latency"]))
+    there = _there(f, place)
+    number = _address(f, f.lowest_bit(track["lanes"])) // LINE_BYTES
+    line = Record(f, f.at(track.pointer("lines"), number % clock["num_lines"] * len(LINE), I64), LINE)
+    latency = f.variable(I64, place["latency"])
+    with f.when(line["number"].is_("eq", number)):
+        wait = _plus(line["since"].smax(there), there, "fsub")
+        latency.set(place["hit"].smax(wait))
+    with f.when(line["number"].is_("ne", number)):
+        line["since"] = f.choose(place["stores"].is_("ne", 0), there, _plus(there, latency.value))
+    line["number"] = number
+    f.give(latency.value)
     return f
 
 
@@ -217,15 +240,12 @@ def _settle() -> Function:
     f = Function(SETTLE, "void", clock=PTR, track=PTR, pc=I64, latency=DOUBLE)
     clock, track = _clock(f), _track(f)
     place, readable, registers = _place(f, f["pc"]), track.pointer("readable"), clock.pointer("registers")
-    there = f.variable(I64, f.choose(place["moves"].is_("ne", 0), track["begun"], clock["now"]))
-    with f.loop(place["num_sources"]) as k:
-        register = f.load(I64, registers, place["sources"] + k)
-        there.set(there.value.smax(f.load(I64, readable, register)))
-    when = _plus(there.value, f["latency"].bitcast(I64))
+    there = _there(f, place)
+    when = _plus(there, f["latency"].bitcast(I64))
     with f.loop(place["num_results"]) as k:
         f.store(when, readable, f.load(I64, registers, place["results"] + k))
-    track["settled"] = track["settled"].smax(there.value)
-    track["read"] = track["read"].smax(_plus(there.value, place["reads"]))
+    track["settled"] = track["settled"].smax(there)
+    track["read"] = track["read"].smax(_plus(there, place["reads"]))
     f.give()
     return f
 
@@ -312,7 +332,7 @@ def _step() -> Function:
     latency, is_done = f.variable(I64, place["latency"]), f.variable(I1, 0)
     with f.when(is_smem):
         latency.set(_plus(latency.value, f.call(_SHARED, I64, f["clock"], f["track"])))
-    with f.when(place["is_global"].is_("ne", 0)):
+    with f.when(place["caches"].is_("ne", 0)):
         latency.set(f.call(_GLOBAL, I64, f["clock"], f["track"]))
     with f.when(track["runs"].is_("ne", BY_HAND) & clock["executed"].is_("ult", clock["budget"])):
         is_done.set(1)

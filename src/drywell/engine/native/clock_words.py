@@ -9,16 +9,17 @@ from __future__ import annotations
 from drywell.engine.native.turn_words import numbered
 
 CLOCK = numbered(
-    "now end planned heap size tracks places registers drive executed budget quiet look_after pending"
-    " has_changed work who latency after"
+    "now end planned heap size tracks places registers num_lines drive executed budget quiet look_after"
+    " pending has_changed work who latency after"
 )
 """Of a clock: the time, and when to come back; how many things have been `planned`; the `heap` of `size` that
 are due (`DUE`); tables of the addresses of warps (`TRACK`), of places (`PLACE`) and of the numbers of the
-registers that these name; what runs compiled code of a warp; the instructions executed, and how many may be;
-how many went by without any change of shared state, and after how many Python looks; how many operations are
-in flight; whether shared state has changed; how much may be done before control is given back. `who` is due
-when Python must go on, of an instruction that it is to execute `latency` is that of its results; behind a
-chunk that is over the next instruction issues `after` then."""
+registers that these name; how many lines L1 has; what runs compiled code of a warp; the instructions
+executed, and how many may be; how many went by without any change of shared state, and after how many Python
+looks; how many operations are in flight; whether shared state has changed; how much may be done before
+control is given back. `who` is due when Python must go on, of an instruction that it is to execute `latency`
+is that of its results; behind a chunk that is over the next instruction issues `after` then.
+"""
 
 DUE = numbered("at number who")
 """Of something that is due: when, as the how manieth it was planned, and what: the number of a warp, or
@@ -27,14 +28,14 @@ DUE = numbered("at number who")
 OPERATIONS = 1 << 32
 
 TRACK = numbered(
-    "pc runs lanes left next ports sub registers readable num_registers begun settled read line count context"
-    " result"
+    "pc runs lanes left next ports sub registers readable num_registers begun settled read lines count"
+    " context result"
 )
 """Of a warp: the place of the instruction that it issues next, how that is executed (`runs`), its lanes;
 how many instructions compiled code has executed that are still to be issued, and the place behind them; when
 the ports of its SM are free (`PORTS`), its sub-partition; its registers, when each can be read, how many
-there are; when its block began, all it has issued had its operands, its stores had read theirs; the line of
-global memory that it has stored last; how much it has issued; its context, and what compiled code gave that
+there are; when its block began, all it has issued had its operands, its stores had read theirs; the `LINE`s
+of L1 of its SM; how much it has issued; its context, and what compiled code gave that
 could not go on."""
 
 BY_HAND, COMPILED, ONE_CHUNK, NOBODY = range(4)
@@ -43,13 +44,18 @@ says who goes on; not before Python has looked.
 """
 
 PLACE = numbered(
-    "pipe cycles latency blocks hit reads leaps lead yields stores moves block rewrites is_global address"
+    "pipe cycles latency blocks hit reads leaps lead yields caches stores moves block rewrites address"
     " is_wide offset size"
     " sources num_sources results num_results touched num_touched"
 )
 """Of a place: its `timed_costs.Cost`, `pipe` as the first of four ports (-1: none) or `SMEM`, `address` as
 where the register of the address lies in those of a warp (-1: one address for all lanes), whether that has 64
 bits; and where in the table of registers those begin that it reads, writes, and either of both, and how many.
+"""
+
+LINE = numbered("number since")
+"""Of a place in L1: the line of global memory that it holds (0: none), and since when. A line has one place,
+its number modulo theirs.
 """
 
 LINE_BYTES = 128

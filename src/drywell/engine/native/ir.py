@@ -57,6 +57,9 @@ class Value:
     def __rshift__(self, other: Value | int) -> Value:
         return self._two("lshr", other)
 
+    def __mod__(self, other: Value | int) -> Value:
+        return self._two("urem", other)
+
     def __floordiv__(self, other: Value | int) -> Value:
         return self._two("udiv", other)
 
