@@ -122,6 +122,19 @@ def test_looks_at_whether_warps_repeat_themselves_change_nothing_between_engines
     assert _spun(engine="interpreter") == _spun(engine="jit")
 
 
+@pytest.mark.parametrize("engine", ["interpreter", "jit"])
+def test_a_warp_that_ends_while_it_is_looked_at_has_ended(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timed, "LOOK_AFTER", 50)
+    monkeypatch.setattr(timed, "LOOK_AFTER_EACH", 0)
+    text = ".version 8.6 .target sm_100a .address_size 64 .visible .entry adds() { .reg .b32 n; mov.u32 n, 0;"
+    text += "add.u32 n, n, 1; " * 100 + "ret; }"
+    given = {"block": 64, "args": [], "schedule": "timed", "check": "off", "engine": engine}
+    result = drywell.launch(drywell.load(text)["adds"], **given)
+    assert result.executed == 2 * 102
+
+
 def test_a_spent_budget_finds_all_warps_where_they_are() -> None:
     for budget in range(100, 120):
         found = _spun(engine="interpreter", max_instructions=budget)

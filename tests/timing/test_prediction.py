@@ -59,6 +59,20 @@ def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "tiles.toml"
 
 
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a launch of 256 CTAs that each add 1,024 numbers to others, with 324 warp instructions."""
+    folder, source = tmp_path_factory.mktemp("vectors"), CORPUS / "triton"
+    shutil.copy(source / "vec_add.ptx", folder)
+    text = (source / "vec_add.toml").read_text(encoding="utf-8")
+    grid, size, count = ("grid = [3", "grid = [256"), ("[3000]", "[262144]"), ("u32 = 3000", "u32 = 262144")
+    for before, after in (grid, size, count):
+        assert before in text
+        text = text.replace(before, after)
+    (folder / "vectors.toml").write_text(text, encoding="utf-8")
+    return folder / "vectors.toml"
+
+
 def _gpu(sm_count: int) -> arch.Gpu:
     """Return a B200 of so many SMs that hold one CTA each (of this kernel)."""
     return replace(arch.load("b200"), sm_count=sm_count, smem_bytes_per_sm=120_000)
@@ -72,6 +86,13 @@ def test_a_sample_takes_as_long_as_the_whole(tiles: Path) -> None:
     assert sampled.cycles == pytest.approx(whole.cycles, rel=0.1)
     assert sampled.tflops == pytest.approx(whole.tflops, rel=0.1)
     assert sampled.share_of_peak == pytest.approx(whole.share_of_peak, rel=0.1)
+
+
+def test_a_sample_of_many_short_ctas_takes_as_long_as_the_whole(vectors: Path) -> None:
+    gpu = replace(arch.load("b200"), sm_count=8)  # a wave is 128 CTAs, more than 35,000 warp instructions
+    whole, sampled = (drywell.predict_launch(vectors, gpu, max_instructions=n) for n in (10**6, 35_000))
+    assert "all 256 clusters" in whole.rests_on[0] and "on 3 of 8 places" in sampled.rests_on[0]
+    assert sampled.cycles == pytest.approx(whole.cycles, rel=0.1)
 
 
 @pytest.mark.parametrize(("name", "most"), [("ours_clc_single", 4000), ("ours_clc_cluster2", 3000)])

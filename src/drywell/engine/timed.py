@@ -52,9 +52,10 @@ from drywell.program.link import Executable
 Tell = Callable[[Interval], None]
 Cause = Interval | tuple[int, int] | None
 
-LOOK_AFTER = 100_000
+LOOK_AFTER, LOOK_AFTER_EACH = 100_000, 1_000
 """Instructions without any change of shared state, and nothing in flight, after which a look is taken
-whether the warps only repeat themselves.
+whether the warps only repeat themselves, and those for every warp besides: what a warp does for a look takes
+no time.
 """
 
 WORK = 1_000_000
@@ -64,6 +65,7 @@ _NOW, _END, _SIZE, _QUIET = (CLOCK[name] for name in ("now", "end", "size", "qui
 _EXECUTED, _HAS_CHANGED, _WHO = (CLOCK[name] for name in ("executed", "has_changed", "who"))
 _PC, _RUNS, _LANES, _LEFT = (TRACK[name] for name in ("pc", "runs", "lanes", "left"))
 _AHEAD = COMPILED, ONE_CHUNK
+_LOOK_AFTER = CLOCK["look_after"]
 _COUNT, _RESULT, _BEGUN = TRACK["count"], TRACK["result"], TRACK["begun"]
 
 
@@ -156,7 +158,6 @@ class TimedScheduler(Scheduler):
             "num_lines": self._num_lines(),
             "drive": ctypes.cast(drive, ctypes.c_void_p).value or 0,
             "budget": options.max_instructions,
-            "look_after": LOOK_AFTER,
         }
         for name, value in values.items():
             self._at[CLOCK[name]] = value
@@ -235,6 +236,7 @@ class TimedScheduler(Scheduler):
                 self._gang_of[id(state.warp.cluster)] = gang
                 self._enter(track, state.kept[0])
                 self._plan(start, track.number)
+        self._at[_LOOK_AFTER] = LOOK_AFTER + LOOK_AFTER_EACH * len(self.tracks)
         return begun
 
     def _track(self, state: WarpState, since: float) -> Track:
@@ -259,7 +261,7 @@ class TimedScheduler(Scheduler):
             raise BudgetError(self._budget_report())
         self._leave(track)
         if track.at[_RUNS] == NOBODY:
-            self._block(track)
+            self._follow(track, self.now)
             return
         pc = track.at[_PC]
         cost = self.places.costs[pc]
@@ -372,7 +374,7 @@ class TimedScheduler(Scheduler):
 
     def _look(self) -> None:
         """End a run whose warps only repeat themselves, if much went by without any change."""
-        if self._at[_QUIET] <= LOOK_AFTER or len(self.grid.pending):
+        if self._at[_QUIET] <= self._at[_LOOK_AFTER] or len(self.grid.pending):
             return
         self._at[_QUIET] = 0
         running = [state for state in self.states if any(s.is_runnable for s in state.splits)]
@@ -448,7 +450,7 @@ class TimedScheduler(Scheduler):
             self._plan(max(flight.moments[op.stage], self.now), OPERATIONS + op.number)
         if self.fresh:
             self._take_off()
-        self.quiet = 0
+        self._at[_QUIET] = 0
         self._wake(id(op.warp.cluster), cause)
 
     # ---------------------------------------------------------------- telling

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -13,6 +14,7 @@ import numpy as np
 
 from drywell.arch import Gpu
 from drywell.arch.timing import timing
+from drywell.base.errors import BudgetError
 from drywell.base.options import Options
 from drywell.base.record import record
 from drywell.engine.lent import lent_threaded
@@ -181,14 +183,17 @@ class _Sampler(TimedScheduler):
             if gang.has_ended and id(gang) in self.began:
                 self.spans.append((*self.began.pop(id(gang)), self.now))
 
-    def look(self, num_clusters: int, budget: int) -> None:
-        """Run until that many clusters have loaded something and a little on, or none is expected to."""
+    def look(self, num_clusters: int) -> None:
+        """Run until that many clusters have loaded something and a little on, none is expected to, or the
+        budget is spent.
+        """
         assert isinstance(self.units, _LookingUnits)
         self._admit()
         end, has_all = self.now + LOOK_FOR, False
-        while self.interpreter.executed < budget and self._go_on(end):
-            if not has_all and len(self.units.loads) >= num_clusters:
-                end, has_all = min(end, self.now + LOOK_ON), True
+        with suppress(BudgetError):
+            while self._go_on(end):
+                if not has_all and len(self.units.loads) >= num_clusters:
+                    end, has_all = min(end, self.now + LOOK_ON), True
 
 
 def run_sample(given: Given, wanted: Wanted, tell: Tell | None = None) -> Sampled:
@@ -240,7 +245,7 @@ def look(given: Given, clusters: Sequence[int], num_sms: int) -> Reuse | None:
         units = _LookingUnits(given)
         driver = _driver(given, wanted, threaded, None, units)
         try:
-            driver.look(len(clusters), given.options.max_instructions)
+            driver.look(len(clusters))
         finally:
             _put_back(given, driver)
     return Reuse(units.new_share(), sum(units.operands.values())) if units.loads else None
