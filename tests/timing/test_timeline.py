@@ -89,6 +89,43 @@ def test_the_critical_path_reaches_from_the_start_to_the_end() -> None:
     assert {"tma", "commit"} <= {step.who for step in path}
 
 
+@pytest.mark.parametrize(("body", "exits_after_loads", "ends_after"), [
+    ("ld.global.u32 v, [a]; st.global.u32 [a+4], v;", 1, 2),  # the store has the value when that is there
+    ("atom.global.add.u32 v, [a], 1;", 1, 1),  # nobody reads what it gives back
+    ("ld.volatile.global.u32 v, [a];", 1, 1),
+    ("st.global.u32 [a], t;", 0, 1),  # a warp ends while its stores are on their way
+    ("red.global.add.u32 [a], 1;", 0, 1),
+    ("mov.u32 v, t;", 0, 0),
+])  # fmt: skip
+def test_a_warp_ends_when_its_loads_are_back_and_a_launch_when_its_stores_are_in_l2(
+    body: str, exits_after_loads: int, ends_after: int
+) -> None:
+    text = """.version 8.6 .target sm_100a .address_size 64 .visible .entry one(.param .u64 out) {
+        .reg .b64 a; .reg .b32 v, t; ld.param.u64 a, [out]; mov.u32 t, %tid.x; BODY ret; }"""
+    kernel, out, t = drywell.load(text.replace("BODY", body))["one"], np.zeros(2, np.uint32), timing("b200")
+    found = drywell.launch(kernel, args=[out], block=1, check="off", observe=("timeline",)).timeline
+    assert found is not None
+    (run,) = (i for i in found.events if i.doing == "run")
+    besides = 100  # what the few other instructions take at most
+    for cycles, loads in ((run.end, exits_after_loads), (found.cycles, ends_after)):
+        assert 0 <= cycles - loads * t.gmem_load_cycles < besides
+    assert sum(step.end - step.begin for step in found.critical_path()) == found.cycles
+
+
+def test_a_cta_takes_the_place_of_one_whose_stores_are_on_their_way() -> None:
+    text = """.version 8.6 .target sm_100a .address_size 64 .visible .entry one(.param .u64 out) {
+        .reg .b64 a; ld.param.u64 a, [out]; st.global.u32 [a], 1; ret; }"""
+    given = {"grid": 149, "block": 32, "dynamic_smem": 200_000, "args": [np.zeros(1, np.uint32)]}
+    found = drywell.launch(
+        drywell.load(text)["one"], check="off", observe=("timeline",), clock_mhz=1000, **given
+    ).timeline
+    assert found is not None
+    last = max((i for i in found.events if i.doing == "run"), key=lambda i: i.begin)
+    others = [i for i in found.events if i is not last]
+    assert last.begin - min(i.end for i in others) == timing("b200").cta_gap_ns
+    assert found.cycles == last.done == max(i.done for i in found.events)
+
+
 LATE = """
 .version 8.6
 .target sm_100a

@@ -18,9 +18,9 @@ class Interval:
     `unit` is warp, tensor, commit, tma, tmem_read or tmem_write. A run has issued `count` warp instructions.
     A stall's `reason` says what was waited for, `kind` in one word (mbarrier, named_barrier, ...).
     Of asynchronous work `what` says it in words, `issued` is when it was issued and `done` when it took
-    effect; `columns` are those of Tensor Memory that it writes or reads, first and end. The mma of a pair is
-    told for both SMs, with the CTA and the warp that issued it. `cause` is what ended a stall: the work that
-    was done, or the (cta, warp) that arrived.
+    effect (of the last run of a warp: when all it has stored is in L2); `columns` are those of Tensor Memory
+    that it writes or reads, first and end. The mma of a pair is told for both SMs, with the CTA and the warp
+    that issued it. `cause` is what ended a stall: the work that was done, or the (cta, warp) that arrived.
     """
 
     doing: Doing

@@ -66,7 +66,7 @@ _EXECUTED, _HAS_CHANGED, _WHO = (CLOCK[name] for name in ("executed", "has_chang
 _PC, _RUNS, _LANES, _LEFT = (TRACK[name] for name in ("pc", "runs", "lanes", "left"))
 _AHEAD = COMPILED, ONE_CHUNK
 _LOOK_AFTER = CLOCK["look_after"]
-_COUNT, _RESULT, _BEGUN = TRACK["count"], TRACK["result"], TRACK["begun"]
+_COUNT, _RESULT, _BEGUN, _DRAINED = (TRACK[name] for name in ("count", "result", "begun", "drained"))
 
 
 @lru_cache(maxsize=1)
@@ -135,7 +135,7 @@ class TimedScheduler(Scheduler):
         self.units = units or Units(self.t, self.ghz)
         self.places = places(executable, options.gpu, threaded)
         self.tell = tell
-        self.now = 0.0
+        self.now = self._drained = 0.0
         self.fresh: list[AsyncOp] = []
         grid.pending.fresh = self.fresh
         self.tracks: dict[WarpState, Track] = {}
@@ -177,6 +177,7 @@ class TimedScheduler(Scheduler):
                     pass
                 if (self.gangs or len(self.grid.pending)) and not self._unblock():
                     raise self._stalled()
+            self.now = max(self.now, self._drained)
         except DrywellError:
             self._take_back()
             raise
@@ -356,8 +357,10 @@ class TimedScheduler(Scheduler):
         return guard is not None and not ((values[guard[0]] ^ guard[1]) & track.split.mask).any()
 
     def _end(self, track: Track) -> None:
-        """Take a warp that has ended off the machine."""
-        self._told_run(track)
+        """Take a warp that has ended off the machine; what it has stored is on its way to L2."""
+        drained = track.times[_DRAINED]
+        self._told_run(track, drained)
+        self._drained = max(self._drained, drained)
         cluster = track.state.warp.cluster
         del self.tracks[track.state]
         self._numbered[track.number] = None
@@ -454,12 +457,12 @@ class TimedScheduler(Scheduler):
         self._wake(id(op.warp.cluster), cause)
 
     # ---------------------------------------------------------------- telling
-    def _told_run(self, track: Track) -> None:
+    def _told_run(self, track: Track, done: float = 0.0) -> None:
         who = track.state.warp
         if self.tell is not None and self.now > track.since:
             count = track.at[_COUNT]
             at, text = (who.sm.index, who.cta.linear, who.index), f"{count} instructions"
-            self.tell(Interval("run", "warp", track.since, self.now, *at, text, count=count))
+            self.tell(Interval("run", "warp", track.since, self.now, *at, text, count=count, done=done))
         track.at[_COUNT], track.since = 0, self.now
 
     def _told_stall(self, track: Track, reason: Any, end: float, cause: Cause) -> None:

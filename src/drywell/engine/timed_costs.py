@@ -30,8 +30,9 @@ class Cost:
     ptxas moves instructions, but only between two that begin a `block`. Those that `move` take their operands
     as early as in the block these are there. One without a pipe, or that begins a block, is issued when all
     before it have had their operands, and `lead` after its own; one that `rewrites` registers when the stores
-    before it have read theirs, which takes `reads`. Before one with `yields`, lanes that are not the whole
-    warp give way to the others for so long.
+    before it have read theirs, which takes `reads`; one that `ends` a warp when its loads are back. An access
+    beyond the SM `lands`: the launch ends when all have. Before one with `yields`, lanes that are not the
+    whole warp give way to the others for so long.
     """
 
     pipe: str = ""
@@ -49,12 +50,14 @@ class Cost:
     yields: float = 0.0
     caches: bool = False
     stores: bool = False
+    lands: bool = False
+    ends: bool = False
     moves: bool = False
     block: bool = False
     rewrites: bool = False
 
 
-END = Cost(may_release=True)
+END = Cost(may_release=True, block=True, rewrites=True)
 """The end of a function."""
 
 
@@ -66,6 +69,7 @@ class Costs:
         self._places: list[tuple[Any, int] | None] = []
         self._found: dict[int, Cost] = {}
         self._heads: set[int] = set()
+        self._ends: set[int] = set()
         for linked in executable.functions:
             self._heads |= {len(self._places) + head for head in _heads(linked.function.code)}
             self._places += [
@@ -73,6 +77,7 @@ class Costs:
                 for bound in linked.function.code
             ]
             self._places.append(None)
+            self._ends |= {linked.pc_base + at for at in _ends(linked.function, executable.entry)}
 
     def of(self, pc: int) -> Cost:
         """Return the cost of the instruction at a place."""
@@ -82,6 +87,8 @@ class Costs:
             found = END if place is None else self._cost(*place)
             if pc in self._heads:
                 found = replace(found, yields=self.t.yield_cycles)
+            if pc in self._ends:
+                found = replace(found, ends=True)
             self._found[pc] = found
         return found
 
@@ -149,7 +156,7 @@ class Costs:
         if space.startswith("shared"):
             return Cost("smem", 0.0, t.smem_load_cycles, address=address, size=size)
         latency = t.smem_load_cycles if space == "local" else t.gmem_load_cycles
-        cost = Cost("lsu", size * LANES / t.smem_bytes_per_cycle, latency, size=size)
+        cost = Cost("lsu", size * LANES / t.smem_bytes_per_cycle, latency, size=size, lands=space != "local")
         if space == "local" or name not in ("ld", "st"):
             return cost
         stores, caches = name == "st", _is_cached(bound.mods)
@@ -169,6 +176,14 @@ def _heads(code: Any) -> set[int]:
     waits = [at for at, bound in known if bound.declaration.unit == "mbarrier" and bound.declaration.waits]
     around = [[loop for loop in loops if loop[1] < wait <= loop[2]] for wait in waits]
     return {min(found)[1] for found in around if found}
+
+
+def _ends(function: Any, entry: Any) -> set[int]:
+    """Return where lanes end: at `exit`; in the entry at `ret`, and behind its last instruction."""
+    opcodes = {"exit", "ret"} if function is entry else {"exit"}
+    known = [(at, bound) for at, bound in enumerate(function.code) if not isinstance(bound, ops.Unknown)]
+    found = {at for at, bound in known if bound.declaration.opcode in opcodes}
+    return found | {len(function.code)} if function is entry else found
 
 
 def _is_cached(mods: Any) -> bool:

@@ -15,7 +15,7 @@ from drywell.machine.registers import RegisterLayout
 from drywell.program.link import Executable
 
 _TIMES = "cycles", "latency", "blocks", "hit", "reads", "leaps", "lead", "yields"
-_FLAGS = "caches", "stores", "moves", "block", "rewrites"
+_FLAGS = "caches", "stores", "lands", "ends", "moves", "block", "rewrites"
 _PIPE = {"": -1, "smem": SMEM, **{name: SUB_PARTITIONS * (k + 1) for k, name in enumerate(PIPES)}}
 
 

@@ -189,8 +189,8 @@ def _sampled(given: Given, plan: _Plan, pilot: Sampled) -> _Measured:
     wanted, sample = of(rounds, timeline)
     cycles = sample.cycles
     if plan.waves > rounds:
-        before = of(rounds - 1, None)[1].cycles if sample.num_taken_over else _first_wave(sample, wanted)
-        cycles += (plan.waves - rounds) * (sample.cycles - before)
+        first = of(rounds - 1, None)[1].clusters[-1] if sample.num_taken_over else _first_wave(sample, wanted)
+        cycles += (plan.waves - rounds) * (sample.clusters[-1].end - first.end)
     num, whole = len(wanted.clusters), plan.num_clusters / len(wanted.clusters)
     if sample.written:
         whole = 1 / sample.written
@@ -211,9 +211,9 @@ def _sampled(given: Given, plan: _Plan, pilot: Sampled) -> _Measured:
     )  # fmt: skip
 
 
-def _first_wave(sample: Sampled, wanted: Wanted) -> float:
-    """Return when the clusters of the first of the waves of a sample had ended."""
-    return sample.clusters[len(wanted.clusters) // ROUNDS - 1].end
+def _first_wave(sample: Sampled, wanted: Wanted) -> Ran:
+    """Return the last cluster of the first of the waves of a sample."""
+    return sample.clusters[len(wanted.clusters) // ROUNDS - 1]
 
 
 def _spread(clusters: Sequence[Ran]) -> float:

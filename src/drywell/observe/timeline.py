@@ -143,16 +143,19 @@ class Timeline(Pictured):
     # ---------------------------------------------------------------- what was critical
     def critical_path(self) -> tuple[Step, ...]:
         """Return, from the start to the end of the launch, what each moment waited for: from the last warp's
-        end backwards, through what ended each wait to who issued it.
+        end, or that of its stores, backwards, through what ended each wait to who issued it.
         """
         stalls: dict[tuple[int, int], list[Interval]] = defaultdict(list)
         for i in self.events:
             if i.doing == "stall":
                 stalls[i.cta, i.warp].append(i)
-        last = max((i for i in self.events if i.unit == "warp"), key=lambda i: i.end, default=None)
+        warps = (i for i in self.events if i.unit == "warp")
+        last = max(warps, key=lambda i: max(i.end, i.done), default=None)
         if last is None:
             return ()
         who, at, out = (last.cta, last.warp), last.end, list[Step]()
+        if last.done > at:
+            out.append(Step(_warp(who), "stores reach L2", at, last.done))
         while at > 0:
             stall = next((s for s in reversed(stalls[who]) if s.end <= at and s.begin < at), None)
             ran_from = 0.0 if stall is None else stall.end

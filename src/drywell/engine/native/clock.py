@@ -222,7 +222,7 @@ def _global() -> Function:
     latency = f.variable(I64, place["latency"])
     with f.when(line["number"].is_("eq", number)):
         wait = _plus(line["since"].smax(there), there, "fsub")
-        latency.set(place["hit"].smax(wait))
+        latency.set(f.choose(place["stores"].is_("ne", 0), latency.value, place["hit"].smax(wait)))
     with f.when(line["number"].is_("ne", number)):
         line["since"] = f.choose(place["stores"].is_("ne", 0), there, _plus(there, latency.value))
     line["number"] = number
@@ -246,6 +246,10 @@ def _settle() -> Function:
         f.store(when, readable, f.load(I64, registers, place["results"] + k))
     track["settled"] = track["settled"].smax(there)
     track["read"] = track["read"].smax(_plus(there, place["reads"]))
+    with f.when(place["lands"].is_("ne", 0)):
+        track["drained"] = track["drained"].smax(when)
+        with f.when(place["num_results"].is_("ne", 0)):
+            track["landed"] = track["landed"].smax(when)
     f.give()
     return f
 
@@ -266,6 +270,8 @@ def _follow() -> Function:
         due.set(due.value.smax(track["settled"]))
     with f.when(place["rewrites"].is_("ne", 0)):
         due.set(due.value.smax(track["read"]))
+    with f.when(place["ends"].is_("ne", 0)):
+        due.set(due.value.smax(track["landed"]))
     with f.when(is_machine):
         registers = clock.pointer("registers")
         with f.loop(place["num_touched"]) as k:

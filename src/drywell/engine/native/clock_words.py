@@ -28,15 +28,15 @@ DUE = numbered("at number who")
 OPERATIONS = 1 << 32
 
 TRACK = numbered(
-    "pc runs lanes left next ports sub registers readable num_registers begun settled read lines count"
-    " context result"
+    "pc runs lanes left next ports sub registers readable num_registers begun settled read landed drained"
+    " lines count context result"
 )
 """Of a warp: the place of the instruction that it issues next, how that is executed (`runs`), its lanes;
 how many instructions compiled code has executed that are still to be issued, and the place behind them; when
 the ports of its SM are free (`PORTS`), its sub-partition; its registers, when each can be read, how many
-there are; when its block began, all it has issued had its operands, its stores had read theirs; the `LINE`s
-of L1 of its SM; how much it has issued; its context, and what compiled code gave that
-could not go on."""
+there are; when its block began, all it has issued had its operands, its stores had read theirs, its loads
+were back, its stores in L2; the `LINE`s of L1 of its SM; how much it has issued; its context, and what
+compiled code gave that could not go on."""
 
 BY_HAND, COMPILED, ONE_CHUNK, NOBODY = range(4)
 """How the instruction of a warp is executed: by Python; in compiled code; so too, but behind the chunk Python
@@ -44,8 +44,8 @@ says who goes on; not before Python has looked.
 """
 
 PLACE = numbered(
-    "pipe cycles latency blocks hit reads leaps lead yields caches stores moves block rewrites address"
-    " is_wide offset size"
+    "pipe cycles latency blocks hit reads leaps lead yields caches stores lands ends moves block rewrites"
+    " address is_wide offset size"
     " sources num_sources results num_results touched num_touched"
 )
 """Of a place: its `timed_costs.Cost`, `pipe` as the first of four ports (-1: none) or `SMEM`, `address` as
