@@ -16,6 +16,9 @@ from drywell.numerics import from_float64, to_float64
 FLOATS = ("f16", "bf16", "f32", "f64", "tf32", "e4m3", "e5m2")
 """The formats whose buffers are read and written as values; those of other formats are codes."""
 
+_AT_ONCE = 1 << 12
+"""How many numbers are rounded together: arrays of so few bytes are not asked of the system each time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -63,10 +66,13 @@ def decode(array: NDArray[Any], fmt: str) -> NDArray[np.float64]:
 
 
 def encode(values: NDArray[Any], fmt: str) -> NDArray[Any]:
-    """Return float64 values rounded to a format, as an array of its dtype."""
-    dtype = DTYPES[fmt]
-    codes = np.asarray(from_float64(fmt, np.ascontiguousarray(values, np.float64)))
-    return codes.astype(np.dtype(f"u{dtype.itemsize}")).view(dtype).reshape(np.shape(values))
+    """Return numbers, taken as float64, rounded to a format, as an array of its dtype."""
+    dtype, numbers = DTYPES[fmt], np.ascontiguousarray(values).reshape(-1)
+    codes = np.empty(numbers.size, np.dtype(f"u{dtype.itemsize}"))
+    for first in range(0, numbers.size, _AT_ONCE):
+        block = slice(first, first + _AT_ONCE)
+        codes[block] = from_float64(fmt, numbers[block].astype(np.float64, copy=False))
+    return codes.view(dtype).reshape(np.shape(values))
 
 
 def compare_exactly(name: str, found: NDArray[Any], expected: NDArray[Any], fmt: str) -> Comparison:
