@@ -163,6 +163,46 @@ def test_a_wait_for_a_warp_that_comes_late_leads_to_what_kept_it(arrive: str, he
     assert late > 0.8 * found.cycles
 
 
+CUT_SHORT = """
+.version 8.6 .target sm_100a .address_size 64 .visible .entry cut(.param .u64 out) {
+  .reg .b64 %a, %s; .reg .b32 %t, %i; .reg .pred %q, %mine; .shared .align 8 .b64 bar;
+  mov.u32 %t, %tid.x; setp.lt.u32 %mine, %t, 32; setp.eq.u32 %q, %t, 0; mov.u32 %i, 0; ld.param.u64 %a, [out];
+  @%q mbarrier.init.shared::cta.b64 [bar], 2;
+  @%mine bra WAIT;
+LOOP: add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 200; @%q bra LOOP;
+  LAST
+WAIT: HERE ret;
+}
+"""
+"""Warp 0 waits, warp 1 counts to 200 before its last instructions."""
+
+
+@pytest.mark.parametrize(("here", "last", "error", "kind", "reason", "open_at_once"), [
+    ("bar.sync 1, 96;", "ret;", drywell.DeadlockError, "named_barrier", "barrier 1", 1),
+    ("bar.sync 1, 96;", "bar.sync 2, 96;", drywell.DeadlockError, "named_barrier", "barrier 1", 2),
+    ("WAIT2: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0; @!%q bra WAIT2;", "ret;",
+     drywell.DeadlockError, "mbarrier", "mbarrier bar", 1),
+    ("bar.sync 1, 96;", "st.global.u32 [%a+400], %i;", drywell.KernelFault, "named_barrier", "barrier 1", 1),
+])  # fmt: skip
+def test_who_waits_or_runs_when_a_launch_is_cut_short_is_told_to_the_end(
+    here: str, last: str, error: type[drywell.DrywellError], kind: str, reason: str, open_at_once: int
+) -> None:
+    kernel = drywell.load(CUT_SHORT.replace("HERE", here).replace("LAST", last))["cut"]
+    with pytest.raises(error) as raised:
+        out = np.zeros(4, np.uint32)
+        drywell.launch(kernel, block=64, args=[out], check="off", observe=("timeline",))
+    found = raised.value.result.timeline  # type: ignore[attr-defined]
+    waits = [i for i in found.events if i.doing == "stall" and i.end == found.cycles]
+    assert len(waits) == open_at_once
+    assert waits[0].warp == 0 and waits[0].kind == kind and reason in waits[0].reason
+    runs = [i for i in found.events if i.doing == "run" and i.warp == 1]
+    assert sum(i.count for i in runs) > 600 and max(i.end for i in runs) > 0.9 * found.cycles
+    # nothing is told twice, and no time of warp 0 is left out
+    mine = sorted((i.begin, i.end) for i in found.events if i.unit == "warp" and i.warp == 0)
+    assert mine[0][0] == 0 and mine[-1][1] == found.cycles
+    assert sum(end - begin for begin, end in mine) >= 0.9 * found.cycles
+
+
 def test_every_stall_says_what_it_waited_for() -> None:
     stalls = [i for i in timeline(2).events if i.doing == "stall"]
     waits = [i for i in stalls if i.kind == "mbarrier"]

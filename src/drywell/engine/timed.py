@@ -39,13 +39,13 @@ from drywell.engine.native.clock_words import (
     ONE_CHUNK,
     OPERATIONS,
     PERFORM,
-    SUB_PARTITIONS,
     TRACK,
 )
 from drywell.engine.scheduler import SPIN_LOOK, Gang, Scheduler
 from drywell.engine.splits import JUMPS_BEFORE_YIELD, Split, WarpState
 from drywell.engine.timed_table import places
-from drywell.engine.timed_units import Flight, SmUnits, Units
+from drywell.engine.timed_track import Track
+from drywell.engine.timed_units import Flight, Units
 from drywell.machine.queue import AsyncOp
 from drywell.program.link import Executable
 
@@ -82,37 +82,6 @@ def _functions() -> tuple[Any, ...]:
         FOLLOW: (None, place, place, word, time),
     }
     return tuple(ctypes.PYFUNCTYPE(*given)(runtime.find(name)) for name, given in types.items())
-
-
-class Track:
-    """The time of one warp, as words (`native.clock_words.TRACK`): `at` and `times` read and write them,
-    `address` is where they lie, `number` what they are called. It runs or waits `since` then. `split` is the
-    one that runs, with `lanes`, and `begun` the lanes with which compiled code was last entered.
-    """
-
-    __slots__ = ("_words", "address", "at", "begun", "lanes", "number", "since", "split", "state", "times")
-
-    times: Any
-
-    def __init__(self, state: WarpState, number: int, unit: SmUnits, since: float) -> None:
-        warp, count = state.warp, len(state.warp.grid.kernel.registers.widths)
-        self._words = words = np.zeros(len(TRACK) + count, np.int64)
-        self.state = state
-        self.number = number
-        self.at = words.data
-        self.times = words.view(np.float64).data
-        self.address: int = words.ctypes.data
-        self.split = state.kept[0]
-        self.begun: Any = None
-        self.lanes: Any = None
-        self.since = since
-        self.at[TRACK["ports"]] = unit.ports.ctypes.data
-        self.at[TRACK["sub"]] = warp.index % SUB_PARTITIONS
-        self.at[TRACK["registers"]] = warp.registers.ctypes.data
-        self.at[TRACK["readable"]] = self.address + 8 * len(TRACK)
-        self.at[TRACK["num_registers"]] = count
-        self.at[TRACK["lines"]] = unit.lines.ctypes.data
-        words.view(np.float64)[TRACK["begun"]] = since
 
 
 class TimedScheduler(Scheduler):
@@ -180,6 +149,7 @@ class TimedScheduler(Scheduler):
             self.now = max(self.now, self._drained)
         except DrywellError:
             self._take_back()
+            self._tell_open()
             raise
 
     def _go_on(self, end: float = inf) -> bool:
@@ -403,6 +373,8 @@ class TimedScheduler(Scheduler):
     # ---------------------------------------------------------------- waiting
     def _block(self, track: Track) -> None:
         self._told_run(track)
+        held = (split.held.outcome.reason for split in track.state.splits if split.held is not None)
+        track.waits = next(held, None)
         self._waiting[id(track.state.warp.cluster)].append(track)
 
     def _wake(self, cluster: int, cause: Cause) -> None:
@@ -417,8 +389,9 @@ class TimedScheduler(Scheduler):
                 left.append(track)
                 continue
             resumed = self.now + (0.0 if over is None else self.places.costs[over[1]].wakes)
-            if self.tell is not None and over is not None:
-                self._told_stall(track, over[0].outcome.reason, resumed, cause)
+            if over is not None:
+                track.waits = over[0].outcome.reason
+            self._told_stall(track, resumed, cause)
             track.since = track.times[_BEGUN] = resumed
             self._follow(track, resumed)
         if left:
@@ -465,8 +438,18 @@ class TimedScheduler(Scheduler):
             self.tell(Interval("run", "warp", track.since, self.now, *at, text, count=count, done=done))
         track.at[_COUNT], track.since = 0, self.now
 
-    def _told_stall(self, track: Track, reason: Any, end: float, cause: Cause) -> None:
-        assert self.tell is not None
+    def _tell_open(self) -> None:
+        """Tell of runs and waits that the end of the launch has cut short."""
+        for track in self.tracks.values():
+            if track.waits is None:
+                self._told_run(track)
+            else:
+                self._told_stall(track, self.now, None)
+
+    def _told_stall(self, track: Track, end: float, cause: Cause) -> None:
+        reason, track.waits = track.waits, None
+        if self.tell is None or reason is None:
+            return
         who = track.state.warp
         stall = Interval(
             "stall", "warp", track.since, end, who.sm.index, who.cta.linear, who.index,
