@@ -126,6 +126,30 @@ def test_a_cta_takes_the_place_of_one_whose_stores_are_on_their_way() -> None:
     assert found.cycles == last.done == max(i.done for i in found.events)
 
 
+@pytest.mark.parametrize(("columns", "before", "behind"), [
+    (128, "", "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %c, 128;"),  # there is room for two
+    (512, "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %c, 512;", ""),  # there is when one has freed it
+])  # fmt: skip
+def test_a_cta_waits_for_tensor_memory_until_another_has_let_go_of_it_not_until_its_end(
+    columns: int, before: str, behind: str
+) -> None:
+    text = f""".version 8.6 .target sm_100a .address_size 64 .visible .entry share() {{
+      .reg .b32 %c, %i; .reg .pred %q; .shared .align 4 .b32 at; mov.u32 %i, 0;
+      tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [at], {columns};
+      tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
+      ld.shared.u32 %c, [at]; {before}
+    LOOP: add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 1000; @%q bra LOOP;
+      {behind} ret; }}"""
+    kernel = drywell.load(text)["share"]
+    one, two = (
+        drywell.launch(kernel, grid=grid, block=32, args=[], sms=1, observe=("timeline",)).timeline
+        for grid in (1, 2)
+    )
+    assert one is not None and two is not None and one.cycles > 10_000
+    (wait,) = (i for i in two.events if i.doing == "stall")
+    assert wait.kind == "tmem_alloc" and wait.cycles < 1_000 and two.cycles < one.cycles + 1_000
+
+
 LATE = """
 .version 8.6
 .target sm_100a

@@ -250,8 +250,7 @@ class TimedScheduler(Scheduler):
                 track.times[_BEGUN] = after
         self._follow(track, after)
         if self.grid.version != version and cost.may_release:
-            who = state.warp
-            self._wake(id(who.cluster), (who.cta.linear, who.index))
+            self._wake_others(state.warp, cost.frees)
         self._look()
 
     def _follow(self, track: Track, after: float) -> None:
@@ -336,10 +335,20 @@ class TimedScheduler(Scheduler):
         self._numbered[track.number] = None
         self._unused.append(track.number)
         self._reap([self._gang_of[id(cluster)]])
-        who, sms = track.state.warp, self._sms(id(cluster))
-        for other in list(self._waiting):
-            if not sms.isdisjoint(self._sms(other)):
-                self._wake(other, (who.cta.linear, who.index))
+        self._wake_others(track.state.warp, frees=True)
+
+    def _wake_others(self, who: Any, frees: bool) -> None:
+        """Let go on whoever waited for what a warp has done; where that `frees` what clusters of an SM share,
+        those of its SMs.
+        """
+        own, cause = id(who.cluster), (who.cta.linear, who.index)
+        if not frees:
+            self._wake(own, cause)
+            return
+        sms = self._sms(own)
+        for cluster in list(self._waiting):
+            if not sms.isdisjoint(self._sms(cluster)):
+                self._wake(cluster, cause)
 
     def _sms(self, cluster: int) -> set[int]:
         """Return the SMs of a cluster, where clusters may wait for each other's Tensor Memory."""

@@ -25,7 +25,8 @@ class Cost:
     result can be read `latency` after the issue (`hit`, when the line is in L1, where it `caches`); the
     warp goes on after `blocks`, after `leaps` more when that is elsewhere. `address` is the register and the
     offset of the bytes it touches in shared or global memory, `size` at each. A wait of it goes on `wakes`
-    after what ended it. `may_release` says that others may wait for it.
+    after what ended it. `may_release` says that others may wait for it, `frees` that those of other clusters
+    may, for Tensor Memory.
 
     ptxas moves instructions, but only between two that begin a `block`. Those that `move` take their operands
     as early as in the block these are there. One without a pipe, or that begins a block, is issued when all
@@ -43,6 +44,7 @@ class Cost:
     address: tuple[int, int] | None = None
     size: int = 4
     may_release: bool = False
+    frees: bool = False
     hit: float = 0.0
     reads: float = 0.0
     leaps: float = 0.0
@@ -56,6 +58,9 @@ class Cost:
     block: bool = False
     rewrites: bool = False
 
+
+_FREEING = "tcgen05_dealloc", "tcgen05_relinquish_alloc_permit"
+"""The instructions after which another cluster may have Tensor Memory."""
 
 END = Cost(may_release=True, block=True, rewrites=True)
 """The end of a function."""
@@ -128,7 +133,10 @@ class Costs:
         result = t.mbarrier_test_cycles if declaration.waits else t.mbarrier_arrive_cycles
         latency_cycles = result if unit == "mbarrier" else blocks
         wakes = t.wake_cycles if unit == "mbarrier" else blocks if blocks > 1.0 else 0.0
-        return Cost(latency=latency_cycles, blocks=blocks, wakes=wakes, may_release=True, block=True)
+        frees = declaration.name in _FREEING
+        return Cost(
+            latency=latency_cycles, blocks=blocks, wakes=wakes, may_release=True, frees=frees, block=True
+        )
 
     def _blocks(self, declaration: Any, mods: Any) -> float:
         """Return how long a machine instruction holds up its warp."""
