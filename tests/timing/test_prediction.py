@@ -41,31 +41,42 @@ ROWS, COLS, K = 5, 3, 128
 @pytest.fixture(scope="module")
 def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a launch of 5 x 3 tiles of 128 x 128, one CTA each, two K steps."""
-    folder, source = tmp_path_factory.mktemp("tiles"), CORPUS / "nvcc_ours"
+    return _gemm(tmp_path_factory.mktemp("tiles"), "ours_gemm_1cta", ROWS, COLS, K)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a launch of 10 x 4 tiles of 256 x 128, a pair each, twelve K steps."""
+    return _gemm(tmp_path_factory.mktemp("pairs"), "ours_gemm_2cta", 20, 4, 768)
+
+
+def _gemm(folder: Path, name: str, rows: int, cols: int, k: int) -> Path:
+    """Write a launch of `rows` x `cols` CTAs with as many tiles of 128 x 128 of D."""
+    source = CORPUS / "nvcc_ours"
     shutil.copy(source / "ours_gemm.ptx", folder)
-    text = (source / "ours_gemm_1cta.toml").read_text(encoding="utf-8")
-    M, N = 128 * ROWS, 128 * COLS
+    text = (source / f"{name}.toml").read_text(encoding="utf-8")
+    M, N = 128 * rows, 128 * cols
     for before, after in (
-        ("grid = [2, 1, 1]", f"grid = [{ROWS}, {COLS}, 1]"),
-        ("shape = [256, 320]", f"shape = [{M}, {K}]"),
-        ("shape = [128, 320]", f"shape = [{N}, {K}]"),
+        ("grid = [2, 1, 1]", f"grid = [{rows}, {cols}, 1]"),
+        ("shape = [256, 320]", f"shape = [{M}, {k}]"),
+        ("shape = [128, 320]", f"shape = [{N}, {k}]"),
         ("shape = [256, 128]", f"shape = [{M}, {N}]"),
-        ("u32 = 320", f"u32 = {K}"),
+        ("u32 = 320", f"u32 = {k}"),
         ("u32 = 128\n", f"u32 = {N}\n"),
     ):
         assert before in text
         text = text.replace(before, after, 1)
-    (folder / "tiles.toml").write_text(text, encoding="utf-8")
-    return folder / "tiles.toml"
+    (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    return folder / f"{name}.toml"
 
 
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a launch of 256 CTAs that each add 1,024 numbers to others, with 324 warp instructions."""
+    """Return a launch of 300 CTAs that each add 1,024 numbers to others, with 324 warp instructions."""
     folder, source = tmp_path_factory.mktemp("vectors"), CORPUS / "triton"
     shutil.copy(source / "vec_add.ptx", folder)
     text = (source / "vec_add.toml").read_text(encoding="utf-8")
-    grid, size, count = ("grid = [3", "grid = [256"), ("[3000]", "[262144]"), ("u32 = 3000", "u32 = 262144")
+    grid, size, count = ("grid = [3", "grid = [300"), ("[3000]", "[307200]"), ("u32 = 3000", "u32 = 307200")
     for before, after in (grid, size, count):
         assert before in text
         text = text.replace(before, after)
@@ -88,10 +99,22 @@ def test_a_sample_takes_as_long_as_the_whole(tiles: Path) -> None:
     assert sampled.share_of_peak == pytest.approx(whole.share_of_peak, rel=0.1)
 
 
+def test_a_sample_of_pairs_of_which_three_share_sms_takes_as_long_as_the_whole(pairs: Path) -> None:
+    gpu = replace(arch.load("b200"), sm_count=8)
+    whole, sampled = (drywell.predict_launch(pairs, gpu, max_instructions=n) for n in (10**6, 60_000))
+    assert "all 40 clusters" in whole.rests_on[0]
+    assert "18 of 40 clusters executed by the clock, on 3 of 4 places and 2 of 4" in sampled.rests_on[0]
+    assert "4 waves, the last of 4 of 12 clusters" in " ".join(sampled.rests_on)
+    assert sampled.cycles == pytest.approx(whole.cycles, rel=0.1)
+    # all the time cannot use more of the tensor pipe than the time in which it is used most
+    for found in (whole, sampled):
+        assert found.share_of_peak <= float(dict(found.parts)["tensor"].rstrip("%")) / 100
+
+
 def test_a_sample_of_many_short_ctas_takes_as_long_as_the_whole(vectors: Path) -> None:
     gpu = replace(arch.load("b200"), sm_count=8)  # a wave is 128 CTAs, more than 35,000 warp instructions
     whole, sampled = (drywell.predict_launch(vectors, gpu, max_instructions=n) for n in (10**6, 35_000))
-    assert "all 256 clusters" in whole.rests_on[0] and "on 3 of 8 places" in sampled.rests_on[0]
+    assert "all 300 clusters" in whole.rests_on[0] and "on 3 of 8 places" in sampled.rests_on[0]
     assert sampled.cycles == pytest.approx(whole.cycles, rel=0.1)
 
 

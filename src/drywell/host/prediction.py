@@ -54,6 +54,11 @@ class _Plan:
     waves: int
     occupancy: str
 
+    @property
+    def layers(self) -> int:
+        """Return how many clusters the fullest home has in all, one after the other or side by side."""
+        return -(-self.num_clusters // self.num_homes)
+
 
 @record
 class _Measured:
@@ -125,8 +130,9 @@ def _plan(launch: LaunchFile, gpu: arch.Gpu) -> _Plan:
     per_home = max(1, found.ctas_per_sm)
     slots = num_homes * per_home
     waves = -(-num_clusters // slots)
-    held = counted(per_home, "CTA")
-    occupancy = f"{counted(waves, 'wave')}: an SM can hold {held} at once, bounded by {found.bound}"
+    held, in_last = counted(per_home, "CTA"), num_clusters - (waves - 1) * slots
+    partial = f", the last of {in_last} of {slots} clusters" if 1 < waves and in_last < slots else ""
+    occupancy = f"{counted(waves, 'wave')}{partial}: an SM can hold {held} at once, bounded by {found.bound}"
     return _Plan(num_clusters, size, num_homes, per_home, min(num_clusters, slots), waves, occupancy)
 
 
@@ -178,19 +184,19 @@ def _sampled(given: Given, plan: _Plan, pilot: Sampled) -> _Measured:
     miss, said = _miss(given, plan, pilot, reuse)
     share = len(homes) / active
 
-    def of(rounds: int, tell: Timeline | None) -> tuple[Wanted, Sampled]:
-        layers = range(min(rounds * plan.per_home, -(-plan.num_clusters // plan.num_homes)))
-        numbers = [home + plan.num_homes * layer for layer in layers for home in homes]
+    def of(layers: int, tell: Timeline | None = None) -> tuple[Wanted, Sampled]:
+        numbers = [home + plan.num_homes * layer for layer in range(layers) for home in homes]
         chosen = tuple(number for number in numbers if number < plan.num_clusters)
         wanted = Wanted(chosen, len(homes) * plan.cluster_size, share, miss)
         return wanted, run_sample(given, wanted, None if tell is None else tell.on)
 
     rounds, timeline = min(plan.waves, ROUNDS), Timeline(given.gpu.boost_clock_mhz / 1000)
-    wanted, sample = of(rounds, timeline)
+    wanted, sample = of(min(rounds * plan.per_home, plan.layers), timeline)
     cycles = sample.cycles
-    if plan.waves > rounds:
-        first = of(rounds - 1, None)[1].clusters[-1] if sample.num_taken_over else _first_wave(sample, wanted)
-        cycles += (plan.waves - rounds) * (sample.clusters[-1].end - first.end)
+    if plan.waves > rounds:  # the last may be a part of a wave; all others take as long as the second
+        in_last = plan.layers - (plan.waves - 1) * plan.per_home
+        last = of(plan.per_home + in_last)[1] if in_last < plan.per_home else sample
+        cycles = last.cycles + (plan.waves - rounds) * (sample.cycles - of(plan.per_home)[1].cycles)
     num, whole = len(wanted.clusters), plan.num_clusters / len(wanted.clusters)
     if sample.written:
         whole = 1 / sample.written
@@ -209,11 +215,6 @@ def _sampled(given: Given, plan: _Plan, pilot: Sampled) -> _Measured:
         cycles, sample.flops * whole, sample.full_cycles * whole, sample.loaded_bytes * whole,
         miss, _spread(sample.clusters[: len(homes)]), num, notes, timeline,
     )  # fmt: skip
-
-
-def _first_wave(sample: Sampled, wanted: Wanted) -> Ran:
-    """Return the last cluster of the first of the waves of a sample."""
-    return sample.clusters[len(wanted.clusters) // ROUNDS - 1]
 
 
 def _spread(clusters: Sequence[Ran]) -> float:
