@@ -9,7 +9,7 @@ from pathlib import Path
 
 from drywell import arch
 from drywell.host.assembler import Assembled, assembled
-from drywell.host.launch_file import LaunchFile, read_launch_file
+from drywell.host.launch_file import LaunchFile, launch_file_of
 from drywell.host.shape import shape_of
 from drywell.host.tensor_maps import TensorMapArgument
 from drywell.machine.tma import box_bytes
@@ -51,7 +51,7 @@ def budget(
     """
     if isinstance(what, GemmConfig):
         return gemm_budget(what, _gpu(gpu or "b200"))
-    launch = what if isinstance(what, LaunchFile) else read_launch_file(what)
+    launch = launch_file_of(what, "budget")
     if runs:
         snapshot = launch.run(check="off", observe=("tmem",))[0].tmem(0)
     return _launch_budget(launch, _gpu(gpu or launch.gpu), snapshot, ptxas)

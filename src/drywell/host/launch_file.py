@@ -5,6 +5,7 @@ code.
 from __future__ import annotations
 
 import math
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -383,6 +384,19 @@ class _Reader(Tables):
             self.number(table, "atol", where, 0.0),
         )
         return Expectation(table["value"], rtol, atol, exact)
+
+
+def launch_file_of(what: LaunchFile | str | Path, who: str) -> LaunchFile:
+    """Return a launch file, read if it is a path; TypeError for anything else that `who` was given."""
+    if isinstance(what, LaunchFile):
+        return what
+    if isinstance(what, (str, os.PathLike)):
+        return read_launch_file(what)
+    raise TypeError(
+        f"{who} takes a launch file or its path, not a {type(what).__name__}, which says no grid, block and"
+        ' arguments\n  hint: name them and the .ptx in a launch file, k.toml, and give "k.toml"; the cycles'
+        ' of one launch are in launch(kernel, ..., observe=("timeline",)).timeline'
+    )
 
 
 def read_launch_file(path: str | Path) -> LaunchFile:

@@ -14,7 +14,7 @@ from drywell.base.errors import DrywellError
 from drywell.base.span import Source
 from drywell.host.budget import budget
 from drywell.host.comparison import Comparison
-from drywell.host.launch_file import LaunchFile, read_launch_file
+from drywell.host.launch_file import LaunchFile, launch_file_of, read_launch_file
 from drywell.host.result import Result
 from drywell.host.sources import texts_beside
 from drywell.host.why import why_each
@@ -47,7 +47,7 @@ def page_of(
 
     A fault or a deadlock is part of the record; what keeps a launch from running is raised, as a launch does.
     """
-    launch = what if isinstance(what, LaunchFile) else read_launch_file(what)
+    launch = launch_file_of(what, "page_of")
     comparisons: Sequence[Comparison] = ()
     try:
         observe = observed_with(schedule)

@@ -18,7 +18,7 @@ from drywell.engine.run import place_globals
 from drywell.engine.timed_sample import Given, Ran, Reuse, Sampled, Wanted, look, run_sample
 from drywell.host.arguments import arrays_of, build_params
 from drywell.host.budget import budget
-from drywell.host.launch_file import LaunchFile, read_launch_file
+from drywell.host.launch_file import LaunchFile, launch_file_of
 from drywell.host.placement import Placement
 from drywell.host.shape import shape_of
 from drywell.machine.gmem import GlobalMemory
@@ -91,7 +91,7 @@ def predict_launch(
     the GPU has been under load for half a second or longer. Raises what a launch raises; BudgetError when
     even a sample takes more instructions, or the clusters of a launch that is too large meet.
     """
-    launch = what if isinstance(what, LaunchFile) else read_launch_file(what)
+    launch = launch_file_of(what, "predict_launch")
     machine = gpu if isinstance(gpu, arch.Gpu) else arch.load(gpu or launch.gpu)
     if clock_mhz is not None:
         if clock_mhz <= 0:

@@ -14,7 +14,7 @@ import numpy as np
 
 from drywell.base.errors import DeadlockError, KernelFault, LaunchError
 from drywell.engine.trace import Trace
-from drywell.host.launch_file import LaunchFile, read_launch_file
+from drywell.host.launch_file import LaunchFile, launch_file_of
 from drywell.host.walk import OutOfSight, Walk, counted_bytes
 from drywell.machine.flow import Part
 from drywell.machine.gmem import GlobalArray
@@ -36,7 +36,7 @@ def why(launch: LaunchFile | str | Path, element: str, **options: Any) -> Why:
 
 def why_each(launch: LaunchFile | str | Path, elements: Sequence[str], **options: Any) -> tuple[Why, ...]:
     """Follow several elements through the same runs, as `why` follows one."""
-    file = launch if isinstance(launch, LaunchFile) else read_launch_file(launch)
+    file = launch_file_of(launch, "why")
     asked = [_parse(element, file) for element in elements]
     start = {key: array.copy() for key, array in file.buffers.items()}
     wanted = _first_ctas(file)

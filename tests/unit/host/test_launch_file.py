@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import drywell
 from drywell.base.errors import LaunchError
 from drywell.host.launch_file import LaunchFile, read_launch_file
 
@@ -94,4 +97,15 @@ expect.x = { value = "x + 4 * np.eye(4)[1]", exact = true }
         (1,),
         5,
         4,
+    )
+
+
+@pytest.mark.parametrize("ask", [drywell.budget, drywell.predict_launch, drywell.page_of, drywell.why])
+def test_what_is_no_launch_file_is_refused_with_what_to_give(ask: Callable[..., Any]) -> None:
+    kernel = drywell.load(PTX)["one"]
+    more = ("C[0,0]",) if ask is drywell.why else ()
+    with pytest.raises(TypeError, match=r"takes a launch file or its path, not a Kernel") as raised:
+        ask(kernel, *more)
+    assert str(raised.value).startswith(ask.__name__) and "hint: name them and the .ptx in" in str(
+        raised.value
     )
