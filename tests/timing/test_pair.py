@@ -16,6 +16,7 @@ from drywell.observe.timeline import Timeline
 from timing import pair
 
 TILES, K, STEP_K = 3, 1024, 64
+PROBED_K = 2048
 STEP_CYCLES = 512
 MHZ = 1590
 """The SM clock of the traced machine: a K step of 512 cycles took 0.322 us (v5)."""
@@ -87,11 +88,13 @@ def test_the_next_tile_begins_when_it_did_but_for_the_probe() -> None:
 
 @cache
 def _probed() -> dict[str, list[float]]:
-    """Return what the probe in our own kernel has written: durations by their name, in ns."""
+    """Return what the probe in our own kernel has written: durations by their name, in ns. As those of the
+    trace, most K steps have no epilogue beside them, whose stores hold up loads.
+    """
     found: dict[str, list[float]] = {"step": [], "next tile": []}
-    rows = pair.intervals(TILES, K, MHZ).tolist()
+    rows = pair.intervals(TILES, PROBED_K, MHZ).tolist()
     issues = [(k, begin) for k, (phase, begin, _) in enumerate(rows) if phase == pair.MULTIPLY]
-    for (k, begin), (after, other) in pairwise(issues[K // STEP_K - 1 :]):
+    for (k, begin), (after, other) in pairwise(issues[PROBED_K // STEP_K - 1 :]):
         found["step" if after == k + 2 else "next tile"].append(other - begin)
     names = {
         (pair.WAIT_DRAINED,): "wait for readers",
@@ -115,7 +118,7 @@ def test_with_the_probe_in_the_text_the_next_tile_begins_when_it_did() -> None:
 
 @pytest.mark.parametrize("name", PROBED_NS)
 def test_what_the_thread_that_multiplies_does_takes_what_was_traced(name: str) -> None:
-    assert mean(_probed()[name]) == pytest.approx(PROBED_NS[name], rel=0.15)
+    assert median(_probed()[name]) == pytest.approx(PROBED_NS[name], rel=0.15)
 
 
 @pytest.mark.parametrize("cta", [0, 1])

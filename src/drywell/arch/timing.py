@@ -83,6 +83,9 @@ class Timing:
     smem_load_cycles: float
     gmem_load_cycles: float
     l1_bytes: float
+    l1_lines_per_cycle: float
+    store_bytes_per_cycle: float
+    store_queue_bytes: float
     l1_load_cycles: float
     store_read_cycles: float
     copy_issue_cycles: float

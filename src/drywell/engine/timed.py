@@ -102,6 +102,7 @@ class TimedScheduler(Scheduler):
         self.t = timing(options.gpu)
         self.ghz = grid.gpu.boost_clock_mhz / 1000
         self.units = units or Units(self.t, self.ghz)
+        self.units.cover(grid.gmem.buffer.data.size)
         self.places = places(executable, options.gpu, threaded)
         self.tell = tell
         self.now = self._drained = 0.0
@@ -125,6 +126,7 @@ class TimedScheduler(Scheduler):
             "places": self.places.words.ctypes.data,
             "registers": self.places.registers.ctypes.data,
             "num_lines": self._num_lines(),
+            "memory": self.units.words.ctypes.data,
             "drive": ctypes.cast(drive, ctypes.c_void_p).value or 0,
             "budget": options.max_instructions,
         }

@@ -50,6 +50,7 @@ class Cost:
     leaps: float = 0.0
     lead: float = 0.0
     yields: float = 0.0
+    is_global: bool = False
     caches: bool = False
     stores: bool = False
     lands: bool = False
@@ -61,6 +62,10 @@ class Cost:
 
 _FREEING = "tcgen05_dealloc", "tcgen05_relinquish_alloc_permit"
 """The instructions after which another cluster may have Tensor Memory."""
+
+_LOADS = "ld", "ldu"
+_ACCESSES = *_LOADS, "st", "atom", "atom_cas", "red"
+"""What moves data between registers and global memory; what does not load it, writes it."""
 
 END = Cost(may_release=True, block=True, rewrites=True)
 """The end of a function."""
@@ -165,11 +170,13 @@ class Costs:
             return Cost("smem", 0.0, t.smem_load_cycles, address=address, size=size)
         latency = t.smem_load_cycles if space == "local" else t.gmem_load_cycles
         cost = Cost("lsu", size * LANES / t.smem_bytes_per_cycle, latency, size=size, lands=space != "local")
-        if space == "local" or name not in ("ld", "st"):
+        if space == "local" or name not in _ACCESSES or address is None:
             return cost
-        stores, caches = name == "st", _is_cached(bound.mods)
-        reads = t.store_read_cycles if stores else 0.0
-        return replace(cost, address=address, hit=t.l1_load_cycles, caches=caches, stores=stores, reads=reads)
+        stores, caches = name not in _LOADS, name in ("ld", "st") and _is_cached(bound.mods)
+        return replace(
+            cost, address=address, hit=t.l1_load_cycles, is_global=True, caches=caches,
+            stores=stores, reads=t.store_read_cycles if name == "st" else 0.0,
+        )  # fmt: skip
 
 
 def _heads(code: Any) -> set[int]:
@@ -242,7 +249,7 @@ def _address(bound: Any, register_base: int) -> tuple[int, int] | None:
 @lru_cache(maxsize=1)
 def _wavefronts() -> Any:
     from drywell.engine.native import runtime
-    from drywell.engine.native.clock import WAVEFRONTS
+    from drywell.engine.native.clock_memory import WAVEFRONTS
 
     types = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
     return ctypes.PYFUNCTYPE(ctypes.c_int64, *types)(runtime.find(WAVEFRONTS))

@@ -18,12 +18,13 @@ from drywell.base.errors import BudgetError
 from drywell.base.options import Options
 from drywell.base.record import record
 from drywell.engine.lent import lent_threaded
+from drywell.engine.native.clock_words import MEMORY
 from drywell.engine.native.tensor_core_multiplier import Multiplier
 from drywell.engine.run import Launch, grid_of, native_of
 from drywell.engine.timed import Tell, TimedScheduler
 from drywell.engine.timed_units import Flight, Units
 from drywell.machine.gmem import GlobalArray, GlobalMemory
-from drywell.machine.queue import AsyncOp
+from drywell.machine.queue import AsyncOp, Traffic
 from drywell.machine.tensor_map import ELEMENT_TYPES
 from drywell.machine.tma import read_map
 from drywell.program.arrivals import arrivals
@@ -42,13 +43,15 @@ _UNTOUCHED = 0xDB
 @record
 class Wanted:
     """What a sample is of: clusters by number in launch order, the SMs that they have to themselves, the
-    share of L2 and DRAM that goes with these, and that of loads that miss L2 (None: the first of each box).
+    share of L2 and DRAM that goes with these, and those of copies and of loads by threads that miss L2 (None:
+    what is loaded for the first time).
     """
 
     clusters: tuple[int, ...]
     num_sms: int
     share: float = 1.0
     miss: float | None = None
+    thread_miss: float | None = None
 
 
 @record
@@ -63,9 +66,10 @@ class Ran:
 @record
 class Sampled:
     """What a sample did: cycles until all was done; its clusters, in order of ending; operations of the
-    tensor pipes and the cycles these take at their peak, all SMs added up; bytes loaded by copies; warp
-    instructions; how many clusters were taken over by running ones; the share of the outputs' bytes that were
-    written.
+    tensor pipes and the cycles these take at their peak, all SMs added up; bytes loaded from L2, those of
+    them that threads loaded and that came from DRAM; the cycles that the sample's share of L2 and of DRAM was
+    in use; warp instructions; how many clusters were taken over by running ones; the share of the outputs'
+    bytes that were written.
     """
 
     cycles: float
@@ -73,6 +77,9 @@ class Sampled:
     flops: float
     full_cycles: float
     loaded_bytes: float
+    thread_bytes: float
+    fetched_bytes: float
+    used_cycles: dict[str, float]
     executed: int
     num_taken_over: int
     written: float
@@ -81,11 +88,13 @@ class Sampled:
 @record
 class Reuse:
     """What clusters that run side by side share of their loads: the share of the bytes that nobody else has
-    loaded before, and the bytes of the tensors that they load from.
+    loaded before, and the bytes of the tensors that they load from; that share of what threads load (None:
+    nothing is loaded so).
     """
 
-    new_share: float
+    new_share: float | None
     operand_bytes: float
+    thread_share: float | None
 
 
 @record
@@ -109,6 +118,8 @@ class _SampledUnits(Units):
         self.flops_of: dict[Any, float] = defaultdict(float)
         self._miss = wanted.miss
         self._owed = 0.0  # loads that should have missed and have not
+        if wanted.thread_miss is not None:
+            self.times[MEMORY["miss"]] = wanted.thread_miss
 
     def fly(self, op: AsyncOp, now: float) -> Flight:
         """Put an operation on its unit, and note whose it is."""
@@ -118,14 +129,14 @@ class _SampledUnits(Units):
             self.flops_of[op.warp.cluster.origin] += self.flops - before
         return flight
 
-    def is_from_dram(self, op: AsyncOp, key: Any, num_bytes: int) -> bool:
-        """Say whether a load comes from DRAM: as often as was asked for."""
+    def fetched(self, op: AsyncOp, traffic: Traffic) -> int:
+        """Return how many bytes of a load come from DRAM: all of them, as often as was asked for."""
         if self._miss is None:
-            return super().is_from_dram(op, key, num_bytes)
+            return super().fetched(op, traffic)
         self._owed += self._miss
         is_due = self._owed >= 1.0
         self._owed -= is_due
-        return is_due
+        return is_due * traffic.rows * traffic.row_bytes
 
 
 class _LookingUnits(Units):
@@ -136,20 +147,28 @@ class _LookingUnits(Units):
         self.loads: dict[Any, dict[Any, list[tuple[Any, int]]]] = {}
         self.operands: dict[Any, float] = {}
 
-    def is_from_dram(self, op: AsyncOp, key: Any, num_bytes: int) -> bool:
+    def fetched(self, op: AsyncOp, traffic: Traffic) -> int:
         """Note a load."""
+        key, num_bytes = traffic.key, traffic.rows * traffic.row_bytes
         pointer = getattr(key, "pointer", None)
         by_tensor = self.loads.setdefault(op.warp.cluster.origin, {})
         by_tensor.setdefault(pointer, []).append((key, num_bytes))
         if pointer is not None and pointer not in self.operands:
             tensor = read_map(op.warp, pointer)
             self.operands[pointer] = prod(tensor.global_dim) * ELEMENT_TYPES[tensor.elemtype].bits / 8
-        return False
+        return 0
 
-    def new_share(self) -> float:
+    def thread_share(self) -> float | None:
+        """Return which share of the bytes that threads load nobody else has loaded before."""
+        loaded = self.loaded_bytes - self.copied_bytes
+        return float(self.words[MEMORY["fetched"]]) / loaded if loaded else None
+
+    def new_share(self) -> float | None:
         """Return which share of the bytes nobody else has loaded before; of each tensor as many loads of each
         cluster count as all of those that load from it have made.
         """
+        if not self.loads:
+            return None
         new = total = 0.0
         for pointer in {pointer for by_tensor in self.loads.values() for pointer in by_tensor}:
             mine = [by_tensor[pointer] for by_tensor in self.loads.values() if pointer in by_tensor]
@@ -211,6 +230,9 @@ def run_sample(given: Given, wanted: Wanted, tell: Tell | None = None) -> Sample
                 units.flops,
                 units.full_cycles,
                 units.loaded_bytes,
+                units.loaded_bytes - units.copied_bytes,
+                float(units.words[MEMORY["fetched"]]),
+                {unit: float(units.times[MEMORY[f"{unit}_used"]]) for unit in ("l2", "dram")},
                 driver.interpreter.executed,
                 driver.grid.num_cancelled // driver.grid.cluster_size,
                 _written(given),
@@ -238,7 +260,7 @@ def _written(given: Given) -> float:
 
 def look(given: Given, clusters: Sequence[int], num_sms: int) -> Reuse | None:
     """Let clusters begin, all side by side, and say what they share of what they load at first; None when
-    they copy nothing. Global memory is put back.
+    they load nothing. Global memory is put back.
     """
     wanted = Wanted(tuple(clusters), num_sms)
     with lent_threaded(given.executable, given.addresses) as threaded, np.errstate(all="ignore"):
@@ -248,7 +270,8 @@ def look(given: Given, clusters: Sequence[int], num_sms: int) -> Reuse | None:
             driver.look(len(clusters))
         finally:
             _put_back(given, driver)
-    return Reuse(units.new_share(), sum(units.operands.values())) if units.loads else None
+    found = Reuse(units.new_share(), sum(units.operands.values()), units.thread_share())
+    return None if found.new_share is found.thread_share is None else found
 
 
 def _driver(given: Given, wanted: Wanted, threaded: Any, tell: Tell | None, units: Units) -> _Sampler:

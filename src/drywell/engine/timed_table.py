@@ -15,7 +15,7 @@ from drywell.machine.registers import RegisterLayout
 from drywell.program.link import Executable
 
 _TIMES = "cycles", "latency", "blocks", "hit", "reads", "leaps", "lead", "yields"
-_FLAGS = "caches", "stores", "lands", "ends", "moves", "block", "rewrites"
+_FLAGS = "is_global", "caches", "stores", "lands", "ends", "moves", "block", "rewrites"
 _PIPE = {"": -1, "smem": SMEM, **{name: SUB_PARTITIONS * (k + 1) for k, name in enumerate(PIPES)}}
 
 
@@ -37,9 +37,13 @@ class Places:
         values = {
             "pipe": _PIPE[cost.pipe],
             **{name: getattr(cost, name) for name in _FLAGS},
+            "guard": -1,
             "address": -1,
             "size": cost.size,
         }
+        guard = threaded.guards[pc]
+        if guard is not None:
+            values |= {"guard": self._layout.offsets[guard[0]], "negated": guard[1]}
         if cost.address is not None:
             register, offset = cost.address
             is_wide = self._layout.widths[register] == 64

@@ -14,8 +14,19 @@ from drywell.arch.tensor_pipe import Operands, mma_interval_cycles, mma_latency_
 from drywell.arch.timing import Timing
 from drywell.base.errors import DrywellError
 from drywell.base.record import record
-from drywell.engine.native.clock_words import LINE, LINE_BYTES, PORTS, SUB_PARTITIONS
-from drywell.machine.queue import AsyncOp
+from drywell.engine.native.clock_words import (
+    GRAIN_BYTES,
+    LINE,
+    LINE_BYTES,
+    LOADED,
+    MEMORY,
+    PORTS,
+    SECTOR_BYTES,
+    STORED,
+    SUB_PARTITIONS,
+)
+from drywell.machine.queue import AsyncOp, Traffic
+from drywell.machine.windows import GLOBAL_BASE
 
 LANE_BYTES = 4 * 32
 """The bytes of one 32-bit register of a warp."""
@@ -64,6 +75,9 @@ class SmUnits:
         self.has_loaded = False
 
 
+_ONE_ROW = Traffic(1, ROW_BYTES)
+
+
 @record
 class Flight:
     """One asynchronous operation: on `unit` from `begin` to `end`, its stages perform at `moments`."""
@@ -79,21 +93,50 @@ class Units:
     SMs that are driven, 0 to 1.
 
     What has been done so far: `flops` of the tensor pipes, the `full_cycles` that they take at their peak,
-    all SMs added up; `loaded_bytes` of copies.
+    all SMs added up; `copied_bytes` loaded by copies. `words` are of memory (`clock_words.MEMORY`), `times`
+    the same as times.
     """
 
     def __init__(self, t: Timing, ghz: float, share: float = 1.0) -> None:
         self.t = t
         self.ghz = ghz
-        self.l2 = Port()
-        self.dram = Port()
-        self.l2_bytes_per_cycle = share * t.l2_tb_per_s * 1000 / ghz
-        self.dram_bytes_per_cycle = share * t.dram_tb_per_s * 1000 / ghz
         self.flops = 0.0
         self.full_cycles = 0.0
-        self.loaded_bytes = 0.0
+        self.copied_bytes = 0.0
         self._sms: dict[int, SmUnits] = {}
-        self._touched: set[Any] = set()
+        self._known: set[Any] = set()
+        self._touched = np.zeros(0, np.uint8)
+        self.words = np.zeros(len(MEMORY), np.int64)
+        self.times: Any = self.words.view(np.float64)
+        values = {
+            "line": 1 / t.l1_lines_per_cycle,
+            "store_sector": SECTOR_BYTES / t.store_bytes_per_cycle,
+            "store_queue": t.store_queue_bytes / t.store_bytes_per_cycle,
+            "l2_sector": SECTOR_BYTES * ghz / (share * t.l2_tb_per_s * 1000),
+            "dram_sector": SECTOR_BYTES * ghz / (share * t.dram_tb_per_s * 1000),
+            "far": t.dram_extra_latency_ns * ghz,
+            "miss": -1.0,
+        }
+        for name, value in values.items():
+            self.times[MEMORY[name]] = value
+
+    @property
+    def loaded_bytes(self) -> float:
+        """Return the bytes that copies and threads have loaded from L2."""
+        return float(self.words[MEMORY["loaded"]])
+
+    def cover(self, num_bytes: int) -> None:
+        """Say how many bytes of global memory there are."""
+        self._touched = np.zeros(-(-num_bytes // GRAIN_BYTES) + 1, np.uint8)
+        self.words[MEMORY["touched"]] = self._touched.ctypes.data
+        self.words[MEMORY["num_bytes"]] = num_bytes
+
+    def move(self, unit: str, num_bytes: float, now: float) -> float:
+        """Move bytes through L2 or DRAM from `now` on, or when it is free; return when they are through."""
+        times, taken = self.times, num_bytes / SECTOR_BYTES * self.times[MEMORY[f"{unit}_sector"]]
+        times[MEMORY[f"{unit}_used"]] += taken
+        times[MEMORY[unit]] = end = max(now, times[MEMORY[unit]]) + taken
+        return float(end)
 
     def sm(self, index: int) -> SmUnits:
         """Return the units of an SM."""
@@ -169,47 +212,60 @@ class Units:
     def _copy(self, op: AsyncOp, now: float) -> Flight:
         """Put a copy on the copy engine of its SM, then on L2 and, for what nobody has touched, on DRAM."""
         t, here = self.t, self.sm(op.warp.sm.index)
-        rows, row_bytes, key = traffic_of(op)
+        traffic = traffic_of(op)
+        rows, row_bytes = traffic.rows, traffic.row_bytes
         row_cycles = t.tma_narrow_row_cycles if row_bytes <= NARROW_ROW_BYTES else t.tma_row_cycles
         requests = rows * -(-row_bytes // ROW_BYTES)
         cycles = max(requests * row_cycles, t.tma_issue_cycles)
         begin = here.tma.take(now, cycles)
         num_bytes = rows * row_bytes
-        through = self.l2.take(begin, num_bytes / self.l2_bytes_per_cycle)
-        end = max(begin + cycles, through)
+        end = max(begin + cycles, self.move("l2", num_bytes, begin))
         if op.work.role in ("store", "reduce"):
+            self.move("dram", self.touch(traffic, STORED), begin)
             moments = (end,) * (len(op.stages) - 1) + (end + t.store_drain_cycles,)
             return Flight("tma", begin, begin + cycles, moments)
         wait_ns = t.tma_latency_ns
-        self.loaded_bytes += num_bytes
-        if key is not None and self.is_from_dram(op, key, num_bytes):
-            through = self.dram.take(begin, num_bytes / self.dram_bytes_per_cycle)
-            end = max(end, through)
+        self.words[MEMORY["loaded"]] += num_bytes
+        self.copied_bytes += num_bytes
+        fetched = self.fetched(op, traffic)
+        if fetched:
+            self.words[MEMORY["fetched"]] += fetched
+            end = max(end, self.move("dram", fetched, begin))
             wait_ns += t.dram_extra_latency_ns
         if not here.has_loaded:
             here.has_loaded = True
             wait_ns += t.first_load_ns
         return Flight("tma", begin, begin + cycles, (end + wait_ns * self.ghz,) * len(op.stages))
 
-    def is_from_dram(self, op: AsyncOp, key: Any, num_bytes: int) -> bool:
-        """Say whether a load of what `key` names comes from DRAM: its first does."""
-        is_first = key not in self._touched
-        self._touched.add(key)
-        return is_first
+    def fetched(self, op: AsyncOp, traffic: Traffic) -> int:
+        """Return how many bytes of a load come from DRAM: those that nobody has touched."""
+        return self.touch(traffic, LOADED)
+
+    def touch(self, traffic: Traffic, done: int) -> int:
+        """Note what a copy has `LOADED` or `STORED` in L2; return the bytes that DRAM moves for that."""
+        if (traffic.key, done) in self._known:
+            return 0
+        self._known.add((traffic.key, done))
+        starts, length = traffic.spans()
+        if not len(starts):
+            return 0
+        first, last = ((starts + far - GLOBAL_BASE) // GRAIN_BYTES for far in (0, length - 1))
+        each = np.arange(int((last - first).max()) + 1)
+        grains = np.unique(np.minimum(first[:, None] + each, last[:, None]))
+        fresh = grains[self._touched[grains] & (done | STORED) == 0]
+        self._touched[fresh] |= done
+        return len(fresh) * GRAIN_BYTES
 
 
-def traffic_of(op: AsyncOp) -> tuple[int, int, Any]:
-    """Return rows and bytes a row of a copy, and what names the data that it loads (None: nobody asks).
-
-    One that will fault counts as one row: the fault comes when it performs.
-    """
+def traffic_of(op: AsyncOp) -> Traffic:
+    """Return what a copy moves. One that will fault counts as one row: the fault comes when it performs."""
     if op.traffic is None:
-        return 1, ROW_BYTES, None
+        return _ONE_ROW
     grid = op.warp.grid
     observers, grid.observers = grid.observers, []
     try:
         return op.traffic()
     except DrywellError:
-        return 1, ROW_BYTES, None
+        return _ONE_ROW
     finally:
         grid.observers = observers

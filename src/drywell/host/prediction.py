@@ -30,8 +30,10 @@ from drywell.program.independence import meeting_place
 from drywell.program.link import link
 from drywell.report.text import counted
 
-BOUND_FROM = 0.85
-"""The use of a unit from which it is called the bound."""
+BOUND_FROM, SHARED_BOUND_FROM = 0.85, 0.7
+"""The use of a unit from which it is called the bound: of the steady state; of L2 and DRAM, of the whole
+launch, in which they are filled and drained, too.
+"""
 
 ROUNDS = 2
 """Waves that a sample runs: the first, in which all is cold, and one like all the others."""
@@ -68,7 +70,8 @@ class _Measured:
     flops: float
     full_cycles: float
     loaded_bytes: float
-    miss: float
+    fetched_bytes: float
+    used_cycles: dict[str, float]
     sampling: float
     num_executed: int
     notes: tuple[str, ...]
@@ -166,14 +169,8 @@ def _in_full(given: Given, wanted: Wanted) -> _Measured:
     note = f"{'its only cluster' if num == 1 else f'all {num} clusters'} executed by the clock"
     return _Measured(
         all_of_it.cycles, all_of_it.flops, all_of_it.full_cycles, all_of_it.loaded_bytes,
-        _missed(given, all_of_it.loaded_bytes), 0.0, num, (note,), timeline,
+        all_of_it.fetched_bytes, all_of_it.used_cycles, 0.0, num, (note,), timeline,
     )  # fmt: skip
-
-
-def _missed(given: Given, loaded_bytes: float) -> float:
-    """Return which share of all loads comes from DRAM when each byte that is placed is loaded once."""
-    placed = sum(array.nbytes for array in given.gmem.arrays if array.name not in given.outputs)
-    return min(1.0, placed / loaded_bytes) if loaded_bytes else 0.0
 
 
 def _sampled(given: Given, plan: _Plan, pilot: Sampled) -> _Measured:
@@ -181,13 +178,13 @@ def _sampled(given: Given, plan: _Plan, pilot: Sampled) -> _Measured:
     active = min(plan.num_active, plan.num_homes)
     homes = sorted({0, active // 2, active - 1})
     reuse = look(given, range(plan.num_active), given.gpu.sm_count)
-    miss, said = _miss(given, plan, pilot, reuse)
+    miss, thread_miss, said = _misses(given, plan, pilot, reuse)
     share = len(homes) / active
 
     def of(layers: int, tell: Timeline | None = None) -> tuple[Wanted, Sampled]:
         numbers = [home + plan.num_homes * layer for layer in range(layers) for home in homes]
         chosen = tuple(number for number in numbers if number < plan.num_clusters)
-        wanted = Wanted(chosen, len(homes) * plan.cluster_size, share, miss)
+        wanted = Wanted(chosen, len(homes) * plan.cluster_size, share, miss, thread_miss)
         return wanted, run_sample(given, wanted, None if tell is None else tell.on)
 
     rounds, timeline = min(plan.waves, ROUNDS), Timeline(given.gpu.boost_clock_mhz / 1000)
@@ -200,6 +197,7 @@ def _sampled(given: Given, plan: _Plan, pilot: Sampled) -> _Measured:
     num, whole = len(wanted.clusters), plan.num_clusters / len(wanted.clusters)
     if sample.written:
         whole = 1 / sample.written
+    used_cycles = {unit: used * share * whole for unit, used in sample.used_cycles.items()}
     operations = (
         f"operations counted by what the sample wrote, {sample.written:.2%} of the outputs"
         if sample.written
@@ -208,12 +206,13 @@ def _sampled(given: Given, plan: _Plan, pilot: Sampled) -> _Measured:
     notes = (
         f"{num} of {plan.num_clusters} clusters executed by the clock, on {len(homes)} of {active} places and"
         f" {rounds} of {counted(plan.waves, 'wave')}; the others taken to be alike",
-        said,
+        *said,
         operations,
     )
     return _Measured(
         cycles, sample.flops * whole, sample.full_cycles * whole, sample.loaded_bytes * whole,
-        miss, _spread(sample.clusters[: len(homes)]), num, notes, timeline,
+        sample.fetched_bytes * whole, used_cycles, _spread(sample.clusters[: len(homes)]), num, notes,
+        timeline,
     )  # fmt: skip
 
 
@@ -226,20 +225,29 @@ def _spread(clusters: Sequence[Ran]) -> float:
     return max((max(of) - min(of) for of in by_work.values()), default=0.0) / 2 / longest
 
 
-def _miss(given: Given, plan: _Plan, pilot: Sampled, reuse: Reuse | None) -> tuple[float, str]:
-    """Return which share of the loads misses L2, and what is to be said of it."""
+def _misses(
+    given: Given, plan: _Plan, pilot: Sampled, reuse: Reuse | None
+) -> tuple[float, float, tuple[str, ...]]:
+    """Return which share of copies and of loads by threads misses L2, and what is to be said of it."""
     if reuse is None:
-        return 0.0, "no tensor copies: loads of threads are taken to hit L2"
-    t = timing(given.gpu.name)
-    loaded = pilot.loaded_bytes * plan.num_clusters
-    of_all = min(1.0, reuse.operand_bytes / loaded) if loaded else 1.0
-    miss = missing(t, reuse.new_share, of_all, reuse.operand_bytes)
-    said = (
-        f"{reuse.new_share:.0%} of what {plan.num_active} clusters load side by side nobody else has loaded,"
-        f" seen as they begin; operands of {reuse.operand_bytes / 1e6:.0f} MB, L2 of {t.l2_mb:g}: {miss:.0%}"
-        " of the loads taken to miss it"
-    )
-    return miss, said
+        return 0.0, 0.0, ("nothing is loaded from global memory",)
+    t, found, said = timing(given.gpu.name), [], []
+    placed = float(sum(array.nbytes for array in given.gmem.arrays if array.name not in given.outputs))
+    for what, new_share, operand_bytes, loaded in (
+        ("copies", reuse.new_share, reuse.operand_bytes, pilot.loaded_bytes - pilot.thread_bytes),
+        ("threads", reuse.thread_share, placed, pilot.thread_bytes),
+    ):
+        if new_share is None:
+            found.append(0.0)
+            continue
+        of_all = min(new_share, operand_bytes / (loaded * plan.num_clusters)) if loaded else new_share
+        found.append(missing(t, new_share, of_all, operand_bytes))
+        said.append(
+            f"{what}: {new_share:.0%} of what {plan.num_active} clusters load side by side nobody else has"
+            f" loaded, seen as they begin; operands of {operand_bytes / 1e6:.0f} MB, L2 of {t.l2_mb:g}:"
+            f" {found[-1]:.0%} of the loads taken to miss it"
+        )
+    return found[0], found[1], tuple(said)
 
 
 # -------------------------------------------------------------------- what it says
@@ -250,7 +258,7 @@ def _prediction(launch: LaunchFile, given: Given, plan: _Plan, m: _Measured, sus
     use = m.full_cycles / (gpu.sm_count * m.cycles)
     time_us = m.cycles / ghz / 1000
     tflops = m.flops / time_us / 1e6
-    used = _used(m.timeline)
+    used = _used(m.timeline) | {unit: cycles / m.cycles for unit, cycles in m.used_cycles.items()}
     bound, why = _bound(used)
     return Expected(
         title=f"{launch.entry} of {launch.module.name}",
@@ -267,7 +275,7 @@ def _prediction(launch: LaunchFile, given: Given, plan: _Plan, m: _Measured, sus
         high=tflops * (1 + error),
         bound=bound,
         why=why,
-        parts_title="used in the steady state of the first SM",
+        parts_title="used in the steady state of the first SM; l2 and dram by all, from start to end",
         parts=tuple((unit, f"{share:6.1%}") for unit, share in used.items()),
         rests_on=(*m.notes, plan.occupancy, *_grounds(t, m, ghz, sustained)),
     )
@@ -283,9 +291,10 @@ def _used(timeline: Timeline) -> dict[str, float]:
 
 def _bound(used: dict[str, float]) -> tuple[str, str]:
     """Name the unit that is in use nearly always, or say that all wait for each other; and say why."""
-    unit = max(used, key=used.__getitem__, default="")
-    if unit and used[unit] >= BOUND_FROM:
-        return unit, f"in use for {used[unit]:.0%} of the steady state"
+    for unit in sorted(used, key=used.__getitem__, reverse=True):
+        enough, when = (BOUND_FROM, "steady state") if unit in UNITS else (SHARED_BOUND_FROM, "launch")
+        if used[unit] >= enough:
+            return unit, f"in use for {used[unit]:.0%} of the {when}"
     return "latency", f"no unit is in use for {BOUND_FROM:.0%} of the steady state: they wait for each other"
 
 
@@ -296,7 +305,7 @@ def _clock(given: Given, t: Timing, m: _Measured, sustained: bool) -> float:
         return gpu.boost_clock_mhz / 1000
     use = m.full_cycles / (gpu.sm_count * m.cycles)
     stored = sum(array.nbytes for array in given.gmem.arrays if array.name in given.outputs)
-    moved = m.loaded_bytes * m.miss + stored
+    moved = m.fetched_bytes + stored
     ghz = clock_under(t, arch.load(gpu.name), 1.0, sustained)
     for _ in range(16):
         dram_use = moved * ghz / (m.cycles * t.dram_tb_per_s * 1000)

@@ -17,6 +17,7 @@ from drywell.isa.multicast import Landing, landings, require_other_cta
 from drywell.isa.operand import GLOBAL, SHARED, policy
 from drywell.isa.rules import when
 from drywell.machine.outcome import Wait
+from drywell.machine.queue import Traffic
 from drywell.machine.reduce import combine
 
 _REF = "data-movement-and-conversion-instructions-cp-async-bulk"
@@ -32,9 +33,10 @@ def only_with(slot: str, op: Op) -> Any:
     return lambda i: op if i[slot] else None
 
 
-def _traffic(address: int, size: int) -> tuple[int, int, int]:
-    """Return the rows of a copy, the bytes of each, and what names its data."""
-    return -(-size // _ROW_BYTES), min(size, _ROW_BYTES), address
+def _traffic(address: int, size: int) -> Traffic:
+    """Return what a copy of bytes from or to `address` moves."""
+    spans = np.array([address], np.int64), size
+    return Traffic(-(-size // _ROW_BYTES), min(size, _ROW_BYTES), (address, size), lambda: spans)
 
 
 def _check(m: Any, size: int, **addresses: int) -> None:

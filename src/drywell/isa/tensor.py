@@ -21,6 +21,7 @@ from drywell.isa.rules import when
 from drywell.machine import tma
 from drywell.machine.flow import Flow
 from drywell.machine.interleave import sliced
+from drywell.machine.queue import Traffic
 from drywell.machine.tensor_map import TensorMap
 from drywell.machine.tma_flow import BoxFlow
 
@@ -139,10 +140,12 @@ def _landing(m: Any, where: Where, at: Landing, is_cluster: bool, tells_cluster:
     return perform
 
 
-def _traffic(m: Any, where: Where) -> tuple[int, int, Any]:
-    """Return the rows of a box, the bytes of each, and what names the box."""
-    box = tma.box_of(sliced(tma.read_map(m, where.pointer), ())[0], where.mode, where.offsets)
-    return box.rows, box.row_bytes, where
+def _traffic(m: Any, where: Where) -> Traffic:
+    """Return what a copy of a box moves."""
+    tmap, coords = sliced(tma.read_map(m, where.pointer), where.coords)
+    box = tma.box_of(tmap, where.mode, where.offsets)
+    spans = partial(tma.spans, tmap, coords, where.mode, where.offsets)
+    return Traffic(box.rows, box.row_bytes, where, spans)
 
 
 def _box_flow(tmap: TensorMap, where: Where, at: tuple[Any, int], is_reduction: bool = False) -> BoxFlow:

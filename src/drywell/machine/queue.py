@@ -11,13 +11,33 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drywell.base.errors import KernelFault
 from drywell.base.events import NO_WORK, Agent, Performed, Work
+from drywell.base.record import record
 from drywell.base.span import Span
 from drywell.machine.flow import Flow
 
 if TYPE_CHECKING:
     from drywell.machine.warp import Warp
+
+
+Spans = tuple[NDArray[np.int64], int]
+"""Addresses in global memory, and how many bytes from each on."""
+
+
+@record
+class Traffic:
+    """What a copy moves: rows, the bytes of each, a name of its data in global memory (None: nobody asks),
+    and where that lies.
+    """
+
+    rows: int
+    row_bytes: int
+    key: Hashable = None
+    spans: Callable[[], Spans] = lambda: (np.zeros(0, np.int64), 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +52,7 @@ class AsyncOp:
     the operation when its last stage has run. `unwritten` says of a load from TMEM, for each of its registers
     and lanes, whether it read a cell that nobody has written, `halves` whether one that holds 16 bits only
     (None: no such). `flows` say where what it wrote came from. They are made only when somebody listens.
-    `traffic` gives the rows of a copy, the bytes of each, and a name of what is loaded.
+    `traffic` says what a copy moves.
     """
 
     unit: str
@@ -52,7 +72,7 @@ class AsyncOp:
     flows: tuple[Flow, ...] = ()
     unwritten: Any = None
     halves: Any = None
-    traffic: Callable[[], tuple[int, int, Hashable]] | None = None
+    traffic: Callable[[], Traffic] | None = None
 
     @property
     def done(self) -> bool:

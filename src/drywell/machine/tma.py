@@ -30,6 +30,7 @@ from drywell.layout.swizzle import SWIZZLE_MODES
 from drywell.machine.im2col import MAP_MODES, num_pixels, pixels, start_problem, store_problem
 from drywell.machine.interleave import sliced
 from drywell.machine.lanes import Bytes
+from drywell.machine.queue import Spans
 from drywell.machine.reduce import combine, reduces
 from drywell.machine.smem import SharedMemory
 from drywell.machine.tensor_map import MAP_ALIGN, MAP_BYTES, SWIZZLE_SPANS, TensorMap, decode, problems
@@ -241,6 +242,13 @@ class _Inside:
     where: tuple[slice, ...]
     nbytes: int
 
+    def starts(self) -> NDArray[np.int64]:
+        """Return the addresses of its rows of bytes."""
+        starts = np.array(self.address, np.int64)
+        for count, stride in zip(self.shape[:-1], self.strides[:-1], strict=True):
+            starts = starts[..., None] + np.arange(count) * stride
+        return starts.reshape(-1)
+
 
 def written_end(tmap: TensorMap) -> int:
     """Return where a store ends in the innermost dimension.
@@ -288,11 +296,7 @@ def _tensor_view(m: Warp, part: _Inside, is_write: bool) -> NDArray[Any]:
     if is_write:
         m.changed()
     if m.grid.observers:
-        starts = np.array(part.address, np.int64)
-        for count, stride in zip(part.shape[:-1], part.strides[:-1], strict=True):
-            starts = starts[..., None] + np.arange(count) * stride
-        flat = starts.reshape(-1)
-        m.record("global", flat, part.shape[-1], is_write, "async")
+        m.record("global", part.starts(), part.shape[-1], is_write, "async")
     return np.ndarray(
         part.shape,
         np.uint8,
@@ -300,6 +304,16 @@ def _tensor_view(m: Warp, part: _Inside, is_write: bool) -> NDArray[Any]:
         part.address - GLOBAL_BASE,
         part.strides,
     )
+
+
+def spans(tmap: TensorMap, coords: tuple[int, ...], mode: str, offsets: tuple[int, ...]) -> Spans:
+    """Return where in global memory the rows of the box at `coords` lie that are in the tensor."""
+    end = tmap.global_dim[0]
+    if mode == "tile":
+        part = _inside(tmap, coords, box_of(tmap, mode, offsets), end)
+        return (part.starts(), part.shape[-1]) if part else (np.zeros(0, np.int64), 0)
+    pieces = [piece for _, piece in _pieces(tmap, coords, mode, offsets, end)]
+    return np.array([piece.address for piece in pieces], np.int64), pieces[0].shape[-1] if pieces else 0
 
 
 def read_box(
