@@ -178,7 +178,8 @@ def run(
             given = replace(given, threaded=compile_executable(executable, addresses))
         if observers:
             watch_descriptors(given.threaded, executable)
-        with one_blas_thread(), rare_collections():
+        last.enter_context(one_blas_thread())  # a thread of BLAS that is started looks for work for 100 ms
+        with rare_collections():
             shared = _run_in_shares(given, count, last) if count > 1 else None
             return shared or replace(_run_whole(given), alone=alone)
 
