@@ -113,7 +113,7 @@ def _probed() -> dict[str, list[float]]:
 def test_with_the_probe_in_the_text_the_next_tile_begins_when_it_did() -> None:
     assert len(_probed()["next tile"]) == TILES - 1
     assert median(_probed()["next tile"]) == pytest.approx(GAP_NS, rel=0.15)
-    assert median(_probed()["step"]) == pytest.approx(STEP_NS, rel=0.15)
+    assert mean(_probed()["step"]) == pytest.approx(STEP_NS, rel=0.15)  # it runs ahead, then waits for a load
 
 
 @pytest.mark.parametrize("name", PROBED_NS)

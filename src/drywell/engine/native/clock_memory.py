@@ -32,6 +32,9 @@ DOUBLE = "double"
 ONE = 0x3FF0_0000_0000_0000
 """The bits of 1.0."""
 
+_SPREAD = 0x9E37_79B9_7F4A_7C15
+"""Spreads lines over the places of L1, so that arrays that are walked together do not meet in one."""
+
 _SECTORS, _GRAINS = LINE_BYTES // SECTOR_BYTES, LINE_BYTES // GRAIN_BYTES
 _PER_GRAIN = _SECTORS // _GRAINS
 
@@ -157,7 +160,7 @@ def there_of(f: Function, place: Record) -> Value:
 
 def _line(f: Function, number: Value) -> Record:
     """Return the place of a line in L1."""
-    lines, k = track_of(f).pointer("lines"), number % clock_of(f)["num_lines"]
+    lines, k = track_of(f).pointer("lines"), (number * _SPREAD >> 40) % clock_of(f)["num_lines"]
     return Record(f, f.at(lines, k * len(LINE), I64), LINE)
 
 
