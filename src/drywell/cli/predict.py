@@ -37,6 +37,7 @@ _CONFIG: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--raster", {"type": int, "help": "Rows of tiles that are walked together."}),
     ("--tma-row-bytes", {"type": int, "help": "16, 32, 64 or 128."}),
     ("--lookahead", {"type": int, "help": "K steps that a load is issued before its MMA."}),
+    ("--c-dtype", {"help": "What C is stored as: bf16, f16, f32, s32."}),
     ("--ctas-per-sm", {"type": int, "help": "How many CTAs share an SM."}),
 )
 

@@ -11,7 +11,7 @@ from drywell.arch import Gpu
 from drywell.base.record import record
 from drywell.plan.gemm import predict
 from drywell.plan.gemm_budget import ROLE_REGISTERS
-from drywell.plan.gemm_config import OUTPUT_BYTES, GemmConfig
+from drywell.plan.gemm_config import GemmConfig
 
 _WIDTHS = (8, 16, 32, 64, 128)
 _LANE_WARPS = 4
@@ -58,7 +58,7 @@ def _subtiles(config: GemmConfig, gpu: Gpu) -> Iterator[Subtile]:
             cols,
             iterations=-(-cols_per_warp // cols),
             registers=cols + ROLE_REGISTERS,
-            smem_bytes=config.rows * cols * OUTPUT_BYTES if config.epilogue == "tma" else 0,
+            smem_bytes=config.rows * cols * config.c_bytes if config.epilogue == "tma" else 0,
             stages=stages,
             tflops=predict(replace(one, stages=stages), gpu.name).tflops if fits else None,
         )

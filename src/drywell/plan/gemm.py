@@ -12,7 +12,7 @@ from drywell.arch.tensor_pipe import mma_interval_cycles, mma_overhead_cycles
 from drywell.arch.timing import Timing, timing
 from drywell.base.errors import UnsupportedError
 from drywell.base.record import record
-from drywell.plan.gemm_config import OUTPUT_BYTES, ROW_BLOCK, GemmConfig
+from drywell.plan.gemm_config import ROW_BLOCK, GemmConfig
 from drywell.plan.power import clock_under, load_on_clock
 from drywell.plan.traffic import Traffic, traffic
 
@@ -46,6 +46,9 @@ PARTS = {
 
 _TMEM_CELL_BYTES = 4
 _WARPS_OF_BLOCK = 4
+_STORE_BYTES = 16
+"""What a lane stores at once, in a row of its own; an SM sends one such store a cycle on its way."""
+
 _ROUNDS = 16
 
 
@@ -177,10 +180,11 @@ def _epilogue_cycles(c: GemmConfig, t: Timing) -> tuple[float, float]:
     cols = c.accumulator_cols * _WARPS_OF_BLOCK / c.epilogue_warps
     subtiles = -(-cols // c.epilogue_cols)
     read = ROW_BLOCK * _TMEM_CELL_BYTES / (t.tmem_read_bytes_per_cycle_per_warp * _WARPS_OF_BLOCK)
-    write = ROW_BLOCK * OUTPUT_BYTES / t.smem_bytes_per_cycle
+    write = ROW_BLOCK * c.c_bytes / t.smem_bytes_per_cycle
     if c.epilogue == "direct":
-        return subtiles * t.tmem_load_wait_cycles + cols * (read + write), 0.0
-    last_rows = ROW_BLOCK * c.epilogue_cols * OUTPUT_BYTES / 128
+        stores = ROW_BLOCK * (c.c_bytes - 2) / _STORE_BYTES  # the wait was measured with those of two bytes
+        return subtiles * t.tmem_load_wait_cycles + cols * (read + write + stores), 0.0
+    last_rows = ROW_BLOCK * c.epilogue_cols * c.c_bytes / 128
     return (
         subtiles * t.epilogue_subtile_cycles + cols * (read + write),
         t.store_drain_cycles + last_rows * t.tma_row_cycles,

@@ -19,7 +19,7 @@ from drywell.plan.budget import (
 )
 from drywell.plan.columns import scale_factors, scale_words
 from drywell.plan.gemm import predict
-from drywell.plan.gemm_config import BARRIER_BYTES, OUTPUT_BYTES, GemmConfig
+from drywell.plan.gemm_config import BARRIER_BYTES, GemmConfig
 
 ROLE_REGISTERS = 32
 """ASSUMED: registers a role takes for addresses, counters and barriers. `ptxas -v` of a kernel settles it."""
@@ -93,7 +93,7 @@ def _smem(c: GemmConfig, gpu: Gpu) -> Iterator[Row]:
             yield Row("smem", f"{name}, {stages}", c.stages * round(size), note=f"{round(size)} bytes each")
     if c.epilogue == "tma":
         staged = c.smem_bytes - BARRIER_BYTES - c.stages * c.stage_bytes
-        whole = c.rows * c.epilogue_cols * OUTPUT_BYTES
+        whole = c.rows * c.epilogue_cols * c.c_bytes
         note = "" if staged == whole else f"{whole} bytes, in the stages' place once the main loop has ended"
         yield Row("smem", f"C, {c.epilogue_cols} columns", staged, note=note)
     yield Row("smem", "barriers", BARRIER_BYTES, "ASSUMED", "with the address of Tensor Memory and alignment")

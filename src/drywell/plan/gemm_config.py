@@ -30,8 +30,8 @@ KINDS = {
 SCALED_KINDS = {"e4m3": "mxf8f6f4", "e5m2": "mxf8f6f4", "e2m1": "mxf4nvf4"}
 """Format of A and B to the `.kind` of its block-scaled tcgen05.mma."""
 
-OUTPUT_BYTES = 2
-"""Bytes of one element of C as it is stored: bf16 or f16."""
+C_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "s32": 4}
+"""Bytes of one element of C as it is stored, by its format."""
 
 TMA_GRANULE_BYTES = 16
 """What the bytes of a row of a tensor copy are a multiple of. SPEC: cuTensorMapEncodeTiled, boxDim."""
@@ -53,6 +53,7 @@ class GemmConfig:
     many rows of tiles. `tma_row_bytes` is the width of a row of the tensor copies. `lookahead` is how many K
     steps a load is issued before its MMA (None: `stages`). `ctas_per_sm` None takes as many as fit, one when
     persistent. With `a_in_tmem` threads take A from its stage and write it to Tensor Memory for the MMA.
+    `c_dtype` is what C is stored as.
 
     Raises LaunchError when a value is not one that exists; whether it fits a GPU is checked by `predict`.
 
@@ -80,6 +81,7 @@ class GemmConfig:
     lookahead: int | None = None
     ctas_per_sm: int | None = None
     a_in_tmem: bool = False
+    c_dtype: str = "bf16"
 
     def __post_init__(self) -> None:
         problems = _types(self) or [*_ranges(self), *_shapes(self)]
@@ -95,6 +97,11 @@ class GemmConfig:
     def element_bytes(self) -> float:
         """Bytes of one element of A or B in shared memory."""
         return FORMAT_BITS[self.dtype] / 8
+
+    @property
+    def c_bytes(self) -> int:
+        """Bytes of one element of C."""
+        return C_BYTES[self.c_dtype]
 
     @property
     def rows(self) -> int:
@@ -163,7 +170,7 @@ class GemmConfig:
         kernel is not persistent.
         """
         ring = self.stages * self.stage_bytes
-        staging = self.rows * self.epilogue_cols * OUTPUT_BYTES if self.epilogue == "tma" else 0
+        staging = self.rows * self.epilogue_cols * self.c_bytes if self.epilogue == "tma" else 0
         return (ring + staging if self.persistent else max(ring, staging)) + BARRIER_BYTES
 
     def check(self, gpu: Gpu) -> None:
@@ -236,6 +243,7 @@ def _ranges(c: GemmConfig) -> list[str]:
         ("epilogue", c.epilogue, ("tma", "direct")),
         ("epilogue_warps", c.epilogue_warps, (4, 8)),
         ("tma_row_bytes", c.tma_row_bytes, (16, 32, 64, 128)),
+        ("c_dtype", c.c_dtype, tuple(C_BYTES)),
         ("dtype", c.dtype, tuple(SCALED_KINDS if c.scale_vec else KINDS)),
     )
     for name, value, allowed in choices:
@@ -246,8 +254,11 @@ def _ranges(c: GemmConfig) -> list[str]:
         problems.append(f"lookahead = {c.lookahead}: needed 1 to stages = {c.stages}")
     if c.persistent and (c.ctas_per_sm or 1) > 1:
         problems.append(f"ctas_per_sm = {c.ctas_per_sm}: a persistent kernel has one CTA on each SM")
-    if c.epilogue == "tma" and c.epilogue_cols * OUTPUT_BYTES % TMA_GRANULE_BYTES:
-        problems.append(f"epilogue_cols = {c.epilogue_cols}: needed a multiple of 8, 16 bytes of C to copy")
+    cols = TMA_GRANULE_BYTES // C_BYTES.get(c.c_dtype, TMA_GRANULE_BYTES)
+    if c.epilogue == "tma" and c.epilogue_cols % cols:
+        problems.append(
+            f"epilogue_cols = {c.epilogue_cols}: needed a multiple of {cols}, 16 bytes of C to copy"
+        )
     if c.epilogue == "direct" and c.epilogue_cols & (c.epilogue_cols - 1):
         problems.append(f"epilogue_cols = {c.epilogue_cols}: needed a power of two for a tcgen05.ld")
     return problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 from drywell.arch import Gpu
 from drywell.arch.timing import Timing
 from drywell.base.record import record
-from drywell.plan.gemm_config import OUTPUT_BYTES, GemmConfig
+from drywell.plan.gemm_config import GemmConfig
 
 NARROW_ROW_BYTES = 16
 
@@ -40,7 +40,7 @@ def traffic(c: GemmConfig, gpu: Gpu, t: Timing, ctas_per_sm: int) -> Traffic:
         step_bytes=c.stage_bytes,
         step_rows=rows,
         row_cycles=t.tma_narrow_row_cycles if narrow else t.tma_row_cycles,
-        output_bytes=c.rows * N * OUTPUT_BYTES,
+        output_bytes=c.rows * N * c.c_bytes,
         num_tiles=tiles,
         num_slots=slots,
         num_waves=-(-tiles // slots),

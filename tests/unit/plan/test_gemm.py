@@ -60,6 +60,8 @@ def test_what_is_measured_around_a_kernel_costs_more_and_more() -> None:
         ({"epilogue": "direct", "epilogue_cols": 8}, {"epilogue": "direct", "epilogue_cols": 32}),
         ({"epilogue_warps": 4}, {"epilogue_warps": 8}),
         ({"lookahead": 1}, {"lookahead": 4}),
+        ({"c_dtype": "f32"}, {"c_dtype": "f16"}),
+        ({"epilogue": "direct", "c_dtype": "f32"}, {"epilogue": "direct"}),
         ({"persistent": True, "accumulators": 1}, {"persistent": True, "accumulators": 2}),
         ({"m": 8192, "n": 8192, "k": 8192}, {"m": 8192, "n": 8192, "k": 8192, "raster": 8}),
     ],

@@ -79,6 +79,7 @@ def test_everything_that_does_not_fit_is_said_at_once() -> None:
         ({"stages": 0}, "stages = 0: needed 1 or more"),
         ({"raster": 0}, "raster = 0: needed 1 or more"),
         ({"lookahead": 5}, "lookahead = 5: needed 1 to stages = 4"),
+        ({"c_dtype": "fp32"}, "c_dtype = 'fp32': needed one of bf16, f16, f32, s32"),
         ({"ctas_per_sm": 2}, "a persistent kernel has one CTA on each SM"),
         ({"epilogue_warps": 6}, "epilogue_warps = 6: needed one of 4, 8"),
         ({"epilogue_cols": 12}, "epilogue_cols = 12: needed a multiple of 8, 16 bytes of C"),
