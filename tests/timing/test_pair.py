@@ -89,7 +89,7 @@ def test_the_next_tile_begins_when_it_did_but_for_the_probe() -> None:
 @cache
 def _probed() -> dict[str, list[float]]:
     """Return what the probe in our own kernel has written: durations by their name, in ns. As those of the
-    trace, most K steps have no epilogue beside them, whose stores hold up loads.
+    trace, most K steps have no epilogue beside them, whose stores hold up loads: medians wait for nothing.
     """
     found: dict[str, list[float]] = {"step": [], "next tile": []}
     rows = pair.intervals(TILES, PROBED_K, MHZ).tolist()

@@ -20,6 +20,7 @@ from drywell.engine.native.clock_words import (
     TRACK,
 )
 from drywell.engine.native.ir import I1, I8, I32, I64, PTR, Function, Value
+from drywell.engine.native.plans import SPREAD
 from drywell.engine.native.turn_words import Record
 from drywell.machine.lanes import LANES
 from drywell.machine.windows import GLOBAL_BASE, OFFSET_MASK
@@ -31,9 +32,6 @@ WAVEFRONTS, SHARED, GLOBAL, _LINES, _FRESH, _LOOK_UP = (
 DOUBLE = "double"
 ONE = 0x3FF0_0000_0000_0000
 """The bits of 1.0."""
-
-_SPREAD = 0x9E37_79B9_7F4A_7C15
-"""Spreads lines over the places of L1, so that arrays that are walked together do not meet in one."""
 
 _SECTORS, _GRAINS = LINE_BYTES // SECTOR_BYTES, LINE_BYTES // GRAIN_BYTES
 _PER_GRAIN = _SECTORS // _GRAINS
@@ -159,8 +157,8 @@ def there_of(f: Function, place: Record) -> Value:
 
 
 def _line(f: Function, number: Value) -> Record:
-    """Return the place of a line in L1."""
-    lines, k = track_of(f).pointer("lines"), (number * _SPREAD >> 40) % clock_of(f)["num_lines"]
+    """Return the place of a line in L1: spread, so that arrays walked together do not meet in one."""
+    lines, k = track_of(f).pointer("lines"), (number * SPREAD >> 40) % clock_of(f)["num_lines"]
     return Record(f, f.at(lines, k * len(LINE), I64), LINE)
 
 

@@ -25,11 +25,12 @@ PLACE_OF_WAITING = 2 * len(KINDS)
 """The word of the directory that says where `waiting` keeps its words."""
 
 _FIRST_PLACES = 16
-_SPREAD = 0x9E37_79B9_7F4A_7C15
+SPREAD = 0x9E37_79B9_7F4A_7C15
+"""2^64 by the golden ratio: neighbouring keys times this lie apart in their upper bits (Knuth, TAOCP 6.4)."""
 
 
 def _hash(key: int) -> int:
-    return (key * _SPREAD & (1 << 64) - 1) >> 40
+    return (key * SPREAD & (1 << 64) - 1) >> 40
 
 
 class PlanTable:
@@ -79,7 +80,7 @@ def find(f: Function, block: Value, kind: str, key: Value) -> Value:
     """Return the address of a plan, 0 when there is none."""
     directory = f.at(block_word(f, block, "plans").as_pointer(), 2 * (KINDS[kind] - 1), I64)
     table, last = f.load(PTR, directory, 0), f.load(I64, directory, 1)
-    place = f.variable(I64, (key * _SPREAD >> 40) & last)
+    place = f.variable(I64, (key * SPREAD >> 40) & last)
     found = f.variable(I64, 0)
     with f.repeat() as stop:
         pair = f.at(table, (place.value & last) * 2, I64)
